@@ -1,0 +1,4 @@
+//! kafka-delay: delayed messages for Apache Kafka.
+
+pub mod config;
+pub mod engine;
