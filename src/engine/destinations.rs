@@ -1,0 +1,361 @@
+//! The topics that records go to, and how one in trouble is kept from holding up the others.
+//!
+//! A destination is *open* until it refuses a record in a way that may pass. From then on its
+//! records wait here, in the order in which their lanes handed them on, and are tried in rounds: a
+//! round begins when nothing is under way to that topic, so its outcome belongs to its records
+//! alone. A round that succeeds doubles the next one, a round that fails halves it.
+//!
+//! - unknown topic, not authorised: tried again for `grace`; then the destination is *condemned*:
+//!   what waits and what comes is rejected at once, except for one probe at a time that finds out
+//!   whether the topic has appeared;
+//! - too large: the broker refuses the whole batch for one record. A record that is refused alone
+//!   in its round is too large itself; the others go through;
+//! - transient, and everything at the dead-letter topic: tried again without end.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use super::action::Ticket;
+use super::isolation::{Isolation, Trouble, rejection};
+use super::reject::Rejection;
+
+/// Destinations remembered. Names are attacker-controlled; idle ones make room for new ones.
+pub const MAX_DESTINATIONS: usize = 10_000;
+
+/// Records that wait for one unknown or unauthorised destination; further ones are rejected.
+pub const MAX_WAITING: usize = 10_000;
+
+/// Largest round, far above what a batch holds.
+const MAX_ROUND: u32 = 65_536;
+
+/// Within its grace, an unknown or unauthorised destination is tried again at least this often.
+const GRACE_RETRY_MS: i64 = 500;
+
+/// A condemned destination is probed this often.
+const PROBE_EVERY_MS: i64 = 1_000;
+
+/// Index of a destination in [`Destinations`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct DestinationId(usize);
+
+/// Whether a topic is a destination of its own or takes dead letters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// Named by records.
+    Origin,
+    /// The dead-letter topic: never condemned.
+    DeadLetter,
+}
+
+/// Settings of the retries.
+#[derive(Debug, Clone, Copy)]
+pub struct RetryPolicy {
+    /// How long an unknown or unauthorised destination is tried again.
+    pub grace_ms: i64,
+    /// First pause between two rounds that fail.
+    pub initial_backoff_ms: i64,
+    /// Longest pause.
+    pub max_backoff_ms: i64,
+}
+
+/// What to do with a record that is to be sent.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Admission {
+    /// Send it now; it counts as under way.
+    Send,
+    /// It waits here.
+    Wait,
+    /// The destination is condemned.
+    Reject(Rejection),
+}
+
+/// What to do with a record that its destination refused.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// It waits here.
+    Waits,
+    /// It will never be taken.
+    Reject(Rejection),
+}
+
+#[derive(Debug)]
+struct Destination {
+    name: Arc<str>,
+    role: Role,
+    under_way: u32,
+    isolation: Option<Box<Isolation>>,
+}
+
+impl Destination {
+    fn is_idle(&self) -> bool {
+        let waits = self.isolation.as_ref().is_some_and(|isolation| !isolation.waiting.is_empty());
+        self.under_way == 0 && !waits && self.role == Role::Origin
+    }
+}
+
+/// All destinations that records went to lately.
+#[derive(Debug)]
+pub struct Destinations {
+    policy: RetryPolicy,
+    table: Vec<Destination>,
+    by_name: HashMap<Arc<str>, DestinationId>,
+    free: Vec<DestinationId>,
+    isolated: Vec<DestinationId>,
+}
+
+impl Destinations {
+    /// An empty table.
+    pub fn new(policy: RetryPolicy) -> Self {
+        Self {
+            policy,
+            table: Vec::new(),
+            by_name: HashMap::new(),
+            free: Vec::new(),
+            isolated: Vec::new(),
+        }
+    }
+
+    /// The entry of topic `name`, made if need be.
+    pub fn intern(&mut self, name: &str, role: Role) -> DestinationId {
+        if let Some(id) = self.by_name.get(name) {
+            return *id;
+        }
+        if self.by_name.len() >= MAX_DESTINATIONS {
+            self.evict_idle();
+        }
+        let name: Arc<str> = name.into();
+        let entry = Destination { name: Arc::clone(&name), role, under_way: 0, isolation: None };
+        let id = match self.free.pop() {
+            Some(id) => {
+                self.table[id.0] = entry;
+                id
+            }
+            None => {
+                self.table.push(entry);
+                DestinationId(self.table.len() - 1)
+            }
+        };
+        self.by_name.insert(name, id);
+        id
+    }
+
+    /// Where records stand that were refused while there is no dead-letter topic.
+    pub fn nowhere(&mut self) -> DestinationId {
+        self.intern("", Role::DeadLetter)
+    }
+
+    /// Whether the destination is in trouble.
+    pub fn is_isolated(&self, id: DestinationId) -> bool {
+        self.table[id.0].isolation.is_some()
+    }
+
+    /// The topic's name.
+    pub fn name(&self, id: DestinationId) -> &Arc<str> {
+        &self.table[id.0].name
+    }
+
+    /// Whether a record may be sent to `id` now.
+    pub fn admit(
+        &mut self,
+        id: DestinationId,
+        ticket: Ticket,
+        order: u64,
+        steady_ms: i64,
+    ) -> Admission {
+        let destination = &mut self.table[id.0];
+        let Some(isolation) = &mut destination.isolation else {
+            destination.under_way += 1;
+            return Admission::Send;
+        };
+        let full = isolation.waiting.len() >= MAX_WAITING;
+        let passing = matches!(isolation.trouble, Trouble::TooLarge | Trouble::Transient);
+        if isolation.condemned || (full && !passing && destination.role == Role::Origin) {
+            if isolation.condemned && destination.under_way == 0 && isolation.retry_ms <= steady_ms
+            {
+                isolation.released = 1;
+                isolation.round_failed = false;
+                destination.under_way += 1;
+                return Admission::Send;
+            }
+            return Admission::Reject(rejection(isolation.trouble, &destination.name));
+        }
+        isolation.waiting.insert(order, ticket);
+        Admission::Wait
+    }
+
+    /// A record under way to `id` was acknowledged. True when that ended the destination's trouble.
+    pub fn accepted(&mut self, id: DestinationId, steady_ms: i64) -> bool {
+        let destination = &mut self.table[id.0];
+        destination.under_way -= 1;
+        let Some(isolation) = &mut destination.isolation else { return false };
+        if isolation.released > 0 {
+            isolation.condemned = false;
+            isolation.since_ms = steady_ms;
+            isolation.backoff_ms = self.policy.initial_backoff_ms;
+        }
+        self.end_round(id, steady_ms)
+    }
+
+    /// A record under way to `id` was refused.
+    pub fn refused(
+        &mut self,
+        id: DestinationId,
+        ticket: Ticket,
+        order: u64,
+        trouble: Trouble,
+        steady_ms: i64,
+    ) -> Refused {
+        let policy = self.policy;
+        let destination = &mut self.table[id.0];
+        destination.under_way -= 1;
+        if destination.isolation.is_none() {
+            self.isolated.push(id);
+            destination.isolation = Some(Box::new(Isolation::new(trouble, steady_ms, policy)));
+        }
+        let isolation = destination.isolation.as_mut().expect("made above");
+        let alone = isolation.released == 1;
+        isolation.round_failed = true;
+        if isolation.trouble != trouble {
+            isolation.trouble = trouble;
+            isolation.since_ms = steady_ms;
+        }
+        let lasting = matches!(trouble, Trouble::UnknownTopic | Trouble::Unauthorized);
+        let may_reject = destination.role == Role::Origin;
+        if may_reject && lasting && steady_ms.saturating_sub(isolation.since_ms) >= policy.grace_ms
+        {
+            isolation.condemned = true;
+        }
+        let reject = may_reject && (isolation.condemned || (trouble == Trouble::TooLarge && alone));
+        if trouble != Trouble::TooLarge || destination.role == Role::DeadLetter {
+            let pause_ms = match (isolation.condemned, lasting && may_reject) {
+                (true, _) => PROBE_EVERY_MS,
+                (false, true) => isolation.backoff_ms.min(GRACE_RETRY_MS),
+                (false, false) => isolation.backoff_ms,
+            };
+            isolation.retry_ms = steady_ms.saturating_add(pause_ms);
+        }
+        let name = Arc::clone(&destination.name);
+        if !reject {
+            isolation.waiting.insert(order, ticket);
+        }
+        self.end_round(id, steady_ms);
+        if reject { Refused::Reject(rejection(trouble, &name)) } else { Refused::Waits }
+    }
+
+    /// A record under way to `id` came to an end that says nothing about the destination.
+    pub fn forgotten(&mut self, id: DestinationId, steady_ms: i64) {
+        self.table[id.0].under_way -= 1;
+        self.end_round(id, steady_ms);
+    }
+
+    /// Takes the next round of some destination whose time has come, or what a condemned one still
+    /// has waiting. The caller sends (or drops) every ticket and then calls [`Self::released`].
+    pub fn next_round(&mut self, steady_ms: i64) -> Option<Round> {
+        let policy = self.policy;
+        let table = &mut self.table;
+        let id = *self.isolated.iter().find(|id| {
+            let destination = &table[id.0];
+            let ready = destination.isolation.as_ref().is_some_and(|isolation| {
+                !isolation.waiting.is_empty()
+                    && (isolation.condemned
+                        || (destination.under_way == 0 && isolation.retry_ms <= steady_ms))
+            });
+            ready
+        })?;
+        let destination = &mut table[id.0];
+        let isolation = destination.isolation.as_mut().expect("found above");
+        if isolation.condemned {
+            let rejection = rejection(isolation.trouble, &destination.name);
+            let tickets = std::mem::take(&mut isolation.waiting).into_values().collect();
+            return Some(Round { destination: id, tickets, rejection: Some(rejection) });
+        }
+        let mut tickets = Vec::new();
+        while tickets.len() < isolation.round as usize {
+            match isolation.waiting.pop_first() {
+                Some((_, ticket)) => tickets.push(ticket),
+                None => break,
+            }
+        }
+        isolation.round_failed = false;
+        isolation.backoff_ms = (isolation.backoff_ms * 2).min(policy.max_backoff_ms);
+        Some(Round { destination: id, tickets, rejection: None })
+    }
+
+    /// Of the last round, `count` records were sent.
+    pub fn released(&mut self, id: DestinationId, count: u32, steady_ms: i64) {
+        let destination = &mut self.table[id.0];
+        destination.under_way += count;
+        if let Some(isolation) = &mut destination.isolation {
+            isolation.released = count;
+        }
+        if count == 0 {
+            self.end_round(id, steady_ms);
+        }
+    }
+
+    /// When the next round can begin; `None`: only after an event.
+    pub fn next_wakeup_ms(&self) -> Option<i64> {
+        let due = |id: &DestinationId| {
+            let destination = &self.table[id.0];
+            let isolation = destination.isolation.as_ref()?;
+            let waits = !isolation.waiting.is_empty() && destination.under_way == 0;
+            waits.then_some(isolation.retry_ms)
+        };
+        self.isolated.iter().filter_map(due).min()
+    }
+
+    /// Destinations in trouble, for people.
+    pub fn in_trouble(&self) -> impl Iterator<Item = (&str, Trouble)> {
+        self.isolated.iter().filter_map(|id| {
+            let destination = &self.table[id.0];
+            Some((&*destination.name, destination.isolation.as_ref()?.trouble))
+        })
+    }
+
+    /// When nothing is under way any more: sizes the next round, or opens the destination.
+    fn end_round(&mut self, id: DestinationId, steady_ms: i64) -> bool {
+        let destination = &mut self.table[id.0];
+        let Some(isolation) = &mut destination.isolation else { return false };
+        if destination.under_way > 0 {
+            return false;
+        }
+        if isolation.released > 0 {
+            isolation.round = if isolation.round_failed {
+                (isolation.released / 2).max(1)
+            } else {
+                isolation.retry_ms = steady_ms;
+                isolation.released.saturating_mul(2).min(MAX_ROUND)
+            };
+        }
+        isolation.released = 0;
+        let opens = isolation.waiting.is_empty() && !isolation.condemned;
+        if opens {
+            destination.isolation = None;
+            self.isolated.retain(|isolated| *isolated != id);
+        }
+        opens
+    }
+
+    fn evict_idle(&mut self) {
+        for (index, destination) in self.table.iter_mut().enumerate() {
+            let id = DestinationId(index);
+            if destination.is_idle() && self.by_name.get(&destination.name) == Some(&id) {
+                self.by_name.remove(&destination.name);
+                destination.isolation = None;
+                self.free.push(id);
+                self.isolated.retain(|isolated| *isolated != id);
+            }
+        }
+    }
+}
+
+/// Records that leave the waiting room together.
+#[derive(Debug)]
+pub struct Round {
+    /// Where they were going.
+    pub destination: DestinationId,
+    /// The records, in order.
+    pub tickets: Vec<Ticket>,
+    /// Set when the destination is condemned: they are all rejected.
+    pub rejection: Option<Rejection>,
+}
