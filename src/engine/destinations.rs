@@ -12,7 +12,7 @@
 //!   in its round is too large itself; the others go through;
 //! - transient, and everything at the dead-letter topic: tried again without end.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::action::Ticket;

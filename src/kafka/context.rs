@@ -1,0 +1,236 @@
+//! librdkafka's callbacks, each turned into one [`Event`], log line or observation.
+
+use std::error::Error;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Sender;
+
+use rdkafka::client::OAuthToken;
+use rdkafka::config::RDKafkaLogLevel;
+use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
+use rdkafka::error::{KafkaError, KafkaResult};
+use rdkafka::message::DeliveryResult;
+use rdkafka::producer::ProducerContext;
+use rdkafka::types::RDKafkaRespErr;
+use rdkafka::{ClientContext, Statistics, TopicPartitionList};
+use tracing::{debug, info, warn};
+
+use super::error::{Stage, classify, code_name};
+use super::port::{Event, SendError};
+use super::waker::Waker;
+use super::{oauth, settings::Clients};
+use crate::engine::{Refusal, Ticket};
+
+/// Which client an error, log line or statistic comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ClientName {
+    /// Reads the delay topic.
+    Consumer,
+    /// Writes to destinations.
+    Producer,
+    /// Asks for offsets and topic settings.
+    Lookup,
+}
+
+impl ClientName {
+    /// The name as a label.
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Consumer => "consumer",
+            Self::Producer => "producer",
+            Self::Lookup => "lookup",
+        }
+    }
+}
+
+/// Takes librdkafka's statistics.
+pub trait Observer: Send + Sync {
+    /// Called every `statistics.interval.ms` of each client.
+    fn statistics(&self, client: ClientName, statistics: &Statistics);
+}
+
+/// What all clients share.
+pub(super) struct Shared {
+    client: ClientName,
+    token_file: Option<PathBuf>,
+    observer: Option<Arc<dyn Observer>>,
+    events: Sender<Event>,
+    waker: Arc<Waker>,
+}
+
+impl Shared {
+    pub(super) fn new(client: ClientName, clients: &Clients) -> Self {
+        Self {
+            client,
+            token_file: clients.token_file.clone(),
+            observer: clients.observer.clone(),
+            events: clients.events.clone(),
+            waker: Arc::clone(&clients.waker),
+        }
+    }
+
+    /// Reports an event. The receiver lives until the process ends or the port is gone, when
+    /// nobody needs events any more.
+    pub(super) fn report(&self, event: Event) {
+        if self.events.send(event).is_ok() {
+            self.waker.wake();
+        }
+    }
+
+    pub(super) fn report_error(&self, error: &KafkaError, text: &str) {
+        let code = error.rdkafka_error_code();
+        let event = match (error, code) {
+            (KafkaError::MessageConsumptionFatal(code), _) => {
+                Event::Fatal(format!("{}: {code}", self.client.label()))
+            }
+            (_, Some(rdkafka::types::RDKafkaErrorCode::Fatal)) => {
+                Event::Fatal(format!("{}: {text}", self.client.label()))
+            }
+            (_, code) => Event::Error {
+                client: self.client.label(),
+                code: code.map_or_else(|| "unknown".to_owned(), code_name),
+                text: if text.is_empty() { error.to_string() } else { text.to_owned() },
+            },
+        };
+        self.report(event);
+    }
+
+    fn log(&self, level: RDKafkaLogLevel, facility: &str, text: &str) {
+        let client = self.client.label();
+        match level {
+            // librdkafka calls a refused connection an error; it waits and tries again, and
+            // nothing is lost, so for an operator it is a warning.
+            RDKafkaLogLevel::Emerg
+            | RDKafkaLogLevel::Alert
+            | RDKafkaLogLevel::Critical
+            | RDKafkaLogLevel::Error
+            | RDKafkaLogLevel::Warning => {
+                warn!(target: "librdkafka", client, facility, "{text}");
+            }
+            RDKafkaLogLevel::Notice | RDKafkaLogLevel::Info => {
+                info!(target: "librdkafka", client, facility, "{text}");
+            }
+            RDKafkaLogLevel::Debug => debug!(target: "librdkafka", client, facility, "{text}"),
+        }
+    }
+
+    fn statistics(&self, statistics: &Statistics) {
+        if let Some(observer) = &self.observer {
+            observer.statistics(self.client, statistics);
+        }
+    }
+
+    fn token(&self) -> Result<OAuthToken, Box<dyn Error>> {
+        let file = self.token_file.as_ref().ok_or("kafka.sasl.token_file is not set")?;
+        Ok(oauth::read_token(file)?)
+    }
+}
+
+/// Context of a client that only asks (offsets, topic settings).
+pub(super) struct LookupContext(pub(super) Shared);
+
+/// Context of the consumer.
+pub(super) struct DelayContext {
+    pub(super) shared: Shared,
+    /// Set when the engine thread has stopped: partitions are then given back at once.
+    pub(super) closing: AtomicBool,
+}
+
+/// Context of the producer.
+pub(super) struct ForwardContext(pub(super) Shared);
+
+macro_rules! client_context {
+    ($context:ty, $self:ident => $shared:expr) => {
+        impl ClientContext for $context {
+            const ENABLE_REFRESH_OAUTH_TOKEN: bool = true;
+
+            fn log(&$self, level: RDKafkaLogLevel, facility: &str, text: &str) {
+                $shared.log(level, facility, text);
+            }
+
+            fn stats(&$self, statistics: Statistics) {
+                $shared.statistics(&statistics);
+            }
+
+            fn error(&$self, error: KafkaError, reason: &str) {
+                $shared.report_error(&error, reason);
+            }
+
+            fn generate_oauth_token(
+                &$self,
+                _config: Option<&str>,
+            ) -> Result<OAuthToken, Box<dyn Error>> {
+                $shared.token()
+            }
+        }
+    };
+}
+
+client_context!(LookupContext, self => self.0);
+client_context!(DelayContext, self => self.shared);
+client_context!(ForwardContext, self => self.0);
+
+impl ConsumerContext for LookupContext {}
+
+impl ConsumerContext for DelayContext {
+    /// Nothing is assigned or given back here: the worker does so when it is ready, which
+    /// librdkafka waits for.
+    fn rebalance(
+        &self,
+        consumer: &BaseConsumer<Self>,
+        error: RDKafkaRespErr,
+        list: &mut TopicPartitionList,
+    ) {
+        let assigned = error == RDKafkaRespErr::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS;
+        if self.closing.load(Ordering::Relaxed) {
+            let done = if assigned {
+                consumer.incremental_assign(list)
+            } else {
+                consumer.incremental_unassign(list)
+            };
+            if let Err(error) = done {
+                debug!(%error, "rebalance while closing");
+            }
+            return;
+        }
+        let partitions = list.elements().iter().map(|element| element.partition()).collect();
+        self.shared.report(if assigned {
+            Event::Assigned(partitions)
+        } else {
+            Event::Revoked { partitions, lost: consumer.assignment_lost() }
+        });
+    }
+
+    fn commit_callback(&self, result: KafkaResult<()>, offsets: &TopicPartitionList) {
+        let first_fault = offsets.elements().iter().find_map(|element| element.error().err());
+        let result = match (result, first_fault) {
+            (Ok(()), None) => Ok(()),
+            (Err(error), _) | (Ok(()), Some(error)) => Err(error.to_string()),
+        };
+        self.shared.report(Event::Committed(result));
+    }
+}
+
+impl ProducerContext for ForwardContext {
+    type DeliveryOpaque = Box<Ticket>;
+
+    fn delivery(&self, delivery: &DeliveryResult<'_>, ticket: Box<Ticket>) {
+        let result = match delivery {
+            Ok(_) => Ok(()),
+            Err((error, _)) => match error.rdkafka_error_code() {
+                Some(code) => match classify(code, Stage::Delivery) {
+                    SendError::Refused(refusal) => Err(refusal),
+                    SendError::Fatal(cause) => {
+                        self.0.report(Event::Fatal(format!("producer: {cause}")));
+                        Err(Refusal::Trouble(crate::engine::Trouble::Transient))
+                    }
+                    // Only sending can meet a full queue.
+                    SendError::Full => Err(Refusal::Trouble(crate::engine::Trouble::Transient)),
+                },
+                None => Err(Refusal::produce_failed(error.to_string())),
+            },
+        };
+        self.0.report(Event::Delivered { ticket: *ticket, result });
+    }
+}

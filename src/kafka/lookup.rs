@@ -1,0 +1,172 @@
+//! Where logs end and what the group committed, asked on a client and thread of its own.
+//!
+//! The consumer's own answers would wait behind its long poll, and its statistics stand still for
+//! paused partitions. This client has the group's id but never joins, so it sees commits of all
+//! members.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::error::KafkaResult;
+use rdkafka::{ClientConfig, Offset, TopicPartitionList};
+use tracing::warn;
+
+use super::context::{ClientName, LookupContext, Shared};
+use super::port::{Event, Located, LogRange};
+use super::settings::Clients;
+
+/// One question to the cluster.
+const QUERY_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Pause before a failed question for a new assignment is asked again.
+const RETRY_PAUSE: Duration = Duration::from_millis(500);
+
+enum Request {
+    Locate(Vec<i32>),
+    Stop,
+}
+
+/// Handle to the lookup thread.
+#[derive(Debug)]
+pub struct Lookup {
+    requests: Sender<Request>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Lookup {
+    /// Starts the thread. It reports log ends of all `partitions` of `topic` every `interval`.
+    pub fn start(
+        settings: &ClientConfig,
+        clients: &Clients,
+        topic: &str,
+        partitions: i32,
+        interval: Duration,
+    ) -> anyhow::Result<Arc<Self>> {
+        let context = LookupContext(Shared::new(ClientName::Lookup, clients));
+        let client: BaseConsumer<LookupContext> = settings.create_with_context(context)?;
+        let (requests, inbox) = channel();
+        let asker = Asker { client, topic: topic.to_owned(), partitions, interval };
+        let thread = std::thread::Builder::new()
+            .name("lookup".to_owned())
+            .spawn(move || asker.run(&inbox))?;
+        Ok(Arc::new(Self { requests, thread: Some(thread) }))
+    }
+
+    /// Asks where `partitions` stand; the answer comes as [`Event::Located`], however long it takes.
+    pub(super) fn locate(&self, partitions: Vec<i32>) {
+        // The thread ends only after `Stop`, when no answer is awaited any more.
+        let _ = self.requests.send(Request::Locate(partitions));
+    }
+
+    /// Ends the thread; it may take as long as the question under way.
+    pub fn stop(&self) {
+        let _ = self.requests.send(Request::Stop);
+    }
+}
+
+impl Drop for Lookup {
+    fn drop(&mut self) {
+        self.stop();
+        if let Some(thread) = self.thread.take() {
+            // A panic there was reported by the panic hook.
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Asker {
+    client: BaseConsumer<LookupContext>,
+    topic: String,
+    partitions: i32,
+    interval: Duration,
+}
+
+impl Asker {
+    fn run(self, inbox: &Receiver<Request>) {
+        let mut wanted: Vec<i32> = Vec::new();
+        loop {
+            let pause = if wanted.is_empty() { self.interval } else { RETRY_PAUSE };
+            match inbox.recv_timeout(if wanted.is_empty() { pause } else { Duration::ZERO }) {
+                Ok(Request::Locate(partitions)) => wanted.extend(partitions),
+                Ok(Request::Stop) | Err(RecvTimeoutError::Disconnected) => return,
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            // Serves log lines, errors and token refreshes of this client.
+            self.client.poll(Duration::ZERO);
+            if wanted.is_empty() {
+                self.report_log_ranges();
+                continue;
+            }
+            match self.locate(&wanted) {
+                Ok(located) => {
+                    self.client.context().0.report(Event::Located(located));
+                    wanted.clear();
+                }
+                Err(error) => {
+                    warn!(%error, "cannot look up committed offsets, trying again");
+                    std::thread::sleep(pause);
+                }
+            }
+        }
+    }
+
+    fn locate(&self, partitions: &[i32]) -> KafkaResult<Vec<Located>> {
+        let list = self.list(partitions, Offset::Invalid)?;
+        // Committed first: the log's end can then only be further on.
+        let committed = self.client.committed_offsets(list, QUERY_TIMEOUT)?;
+        let ranges = self.ranges(partitions)?;
+        let mut located = Vec::with_capacity(ranges.len());
+        for LogRange { partition, start, end } in ranges {
+            let committed = committed
+                .find_partition(&self.topic, partition)
+                .map_or(Ok(None), |element| element.error().map(|()| Some(element.offset())))?;
+            let committed = match committed {
+                Some(Offset::Offset(offset)) => Some(offset),
+                _ => None,
+            };
+            located.push(Located { partition, committed, start, end });
+        }
+        Ok(located)
+    }
+
+    fn report_log_ranges(&self) {
+        let all: Vec<i32> = (0..self.partitions).collect();
+        match self.ranges(&all) {
+            Ok(ranges) => self.client.context().0.report(Event::LogRanges(ranges)),
+            Err(error) => warn!(%error, "cannot look up log ends, backlog figures are old"),
+        }
+    }
+
+    fn ranges(&self, partitions: &[i32]) -> KafkaResult<Vec<LogRange>> {
+        let starts = self.offsets(partitions, Offset::Beginning)?;
+        let ends = self.offsets(partitions, Offset::End)?;
+        let pairs = partitions.iter().zip(starts.into_iter().zip(ends));
+        Ok(pairs.map(|(&partition, (start, end))| LogRange { partition, start, end }).collect())
+    }
+
+    fn offsets(&self, partitions: &[i32], which: Offset) -> KafkaResult<Vec<i64>> {
+        let answer =
+            self.client.offsets_for_times(self.list(partitions, which)?, QUERY_TIMEOUT)?;
+        let mut offsets = Vec::with_capacity(partitions.len());
+        for partition in partitions {
+            let offset = answer
+                .find_partition(&self.topic, *partition)
+                .map_or(Ok(None), |element| {
+                    element.error().map(|()| element.offset().to_raw())
+                })?;
+            offsets.push(offset.unwrap_or(0).max(0));
+        }
+        Ok(offsets)
+    }
+
+    fn list(&self, partitions: &[i32], offset: Offset) -> KafkaResult<TopicPartitionList> {
+        let mut list = TopicPartitionList::with_capacity(partitions.len());
+        for partition in partitions {
+            list.add_partition_offset(&self.topic, *partition, offset)?;
+        }
+        Ok(list)
+    }
+}

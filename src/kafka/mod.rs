@@ -1,0 +1,33 @@
+//! The edge to Kafka: librdkafka's callbacks become plain [`Event`]s, the engine's decisions become
+//! calls. Nothing here decides what to forward.
+//!
+//! Threads: the engine thread owns the consumer and its queues; librdkafka's producer has a thread
+//! for delivery reports; [`lookup`] asks for offsets on a client of its own. All events reach the
+//! engine thread through one channel, and [`Waker`] ends its sleep.
+
+pub mod admin;
+mod consumer;
+mod context;
+mod error;
+pub mod guards;
+mod lookup;
+pub mod mock;
+mod oauth;
+mod port;
+mod producer;
+mod raw;
+mod record;
+pub mod settings;
+mod waker;
+
+pub use consumer::DelayConsumer;
+pub use context::{ClientName, Observer};
+pub use error::code_name;
+pub use lookup::Lookup;
+pub use port::{Event, Fetched, KafkaPort, Located, LogRange, Port, PortError, SendError};
+pub use producer::{ForwardProducer, ForwardStyle};
+pub use record::{HeaderList, KafkaRecord};
+pub use waker::Waker;
+
+/// Prefix of the headers that a dead-lettered record carries.
+pub const DEAD_LETTER_PREFIX: &str = "kafka_delay_dlq_";

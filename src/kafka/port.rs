@@ -1,0 +1,219 @@
+//! What the worker asks of Kafka, as a trait: the real cluster behind librdkafka here, a simulated
+//! one in tests.
+
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+
+use super::consumer::DelayConsumer;
+use super::lookup::Lookup;
+use super::producer::ForwardProducer;
+use super::record::KafkaRecord;
+use crate::engine::{Outgoing, Record, Refusal, Ticket};
+
+/// Where a partition's log and the group's commit stand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Located {
+    /// Partition of the delay topic.
+    pub partition: i32,
+    /// Offset committed by the group; `None` when it never committed one.
+    pub committed: Option<i64>,
+    /// First offset of the log.
+    pub start: i64,
+    /// Offset after the last readable record.
+    pub end: i64,
+}
+
+/// How far a partition's log reaches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LogRange {
+    /// Partition of the delay topic.
+    pub partition: i32,
+    /// First offset of the log.
+    pub start: i64,
+    /// Offset after the last readable record.
+    pub end: i64,
+}
+
+/// Something that happened at the edge.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// The group gave us partitions; [`Port::assign`] must follow, also for none.
+    Assigned(Vec<i32>),
+    /// The group takes partitions back; [`Port::unassign`] must follow.
+    Revoked {
+        /// The partitions.
+        partitions: Vec<i32>,
+        /// Somebody else may own them already: nothing can be committed any more.
+        lost: bool,
+    },
+    /// A send ended.
+    Delivered {
+        /// Which one.
+        ticket: Ticket,
+        /// Acknowledged, or why not.
+        result: Result<(), Refusal>,
+    },
+    /// A commit ended.
+    Committed(Result<(), String>),
+    /// The answer to [`Port::locate`].
+    Located(Vec<Located>),
+    /// Present log ends of all partitions.
+    LogRanges(Vec<LogRange>),
+    /// An error that librdkafka deals with itself.
+    Error {
+        /// Which client met it.
+        client: &'static str,
+        /// Its code, as a label.
+        code: String,
+        /// For people.
+        text: String,
+    },
+    /// The client cannot go on; the process must end.
+    Fatal(String),
+}
+
+/// What a partition's queue had.
+#[derive(Debug)]
+pub enum Fetched<R> {
+    /// A record.
+    Record(R),
+    /// The fetch position is not in the log: records were deleted, or the topic was recreated.
+    OffsetGone,
+}
+
+/// Why a send was not made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SendError {
+    /// The producer has no room; try again after a delivery.
+    Full,
+    /// The destination does not take the record.
+    Refused(Refusal),
+    /// The producer cannot go on; the process must end.
+    Fatal(String),
+}
+
+/// A call that the client did not carry out.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{call}: {cause}")]
+pub struct PortError {
+    /// Which call.
+    pub call: &'static str,
+    /// Why, for people.
+    pub cause: String,
+}
+
+/// Kafka as the worker sees it. Every call returns at once; what takes time ends in an [`Event`].
+pub trait Port {
+    /// A record of the delay topic.
+    type Record: Record;
+
+    /// Lets the client run its callbacks. Called at least every 20 ms.
+    fn serve(&mut self);
+
+    /// The next thing that happened.
+    fn next_event(&mut self) -> Option<Event>;
+
+    /// The next record of an assigned partition; `None` when none is there now.
+    fn next_record(&mut self, partition: i32) -> Option<Fetched<Self::Record>>;
+
+    /// Looks at every queue again, whether it announced records or not.
+    fn sweep(&mut self);
+
+    /// Starts a send; it ends in [`Event::Delivered`].
+    fn send(
+        &mut self,
+        ticket: Ticket,
+        outgoing: &Outgoing<'_, Self::Record>,
+    ) -> Result<(), SendError>;
+
+    /// Pauses a partition with its next fetch at `offset`, and lets go of what was prefetched.
+    fn park(&mut self, partition: i32, offset: i64) -> Result<(), PortError>;
+
+    /// Fetches a parked partition again from `offset`.
+    fn unpark(&mut self, partition: i32, offset: i64) -> Result<(), PortError>;
+
+    /// Asks where logs and commits stand; ends in [`Event::Located`].
+    fn locate(&mut self, partitions: Vec<i32>);
+
+    /// Takes over partitions: they are fetched from the given offsets.
+    fn assign(&mut self, starts: &[(i32, i64)]) -> Result<(), PortError>;
+
+    /// Gives partitions back.
+    fn unassign(&mut self, partitions: &[i32]) -> Result<(), PortError>;
+
+    /// Starts a commit of (partition, next offset); it ends in [`Event::Committed`].
+    fn commit(&mut self, offsets: &[(i32, i64)]) -> Result<(), PortError>;
+}
+
+/// The real Kafka.
+#[derive(Debug)]
+pub struct KafkaPort<'q> {
+    consumer: &'q DelayConsumer,
+    producer: ForwardProducer,
+    lookup: Arc<Lookup>,
+    events: Receiver<Event>,
+}
+
+impl<'q> KafkaPort<'q> {
+    /// Joins the parts; `events` is where all of them report.
+    pub fn new(
+        consumer: &'q DelayConsumer,
+        producer: ForwardProducer,
+        lookup: Arc<Lookup>,
+        events: Receiver<Event>,
+    ) -> Self {
+        Self { consumer, producer, lookup, events }
+    }
+}
+
+impl<'q> Port for KafkaPort<'q> {
+    type Record = KafkaRecord<'q>;
+
+    fn serve(&mut self) {
+        self.consumer.serve();
+    }
+
+    fn next_event(&mut self) -> Option<Event> {
+        self.events.try_recv().ok()
+    }
+
+    fn next_record(&mut self, partition: i32) -> Option<Fetched<Self::Record>> {
+        self.consumer.next_record(partition)
+    }
+
+    fn sweep(&mut self) {
+        self.consumer.sweep();
+    }
+
+    fn send(
+        &mut self,
+        ticket: Ticket,
+        outgoing: &Outgoing<'_, Self::Record>,
+    ) -> Result<(), SendError> {
+        self.producer.send(ticket, outgoing)
+    }
+
+    fn park(&mut self, partition: i32, offset: i64) -> Result<(), PortError> {
+        self.consumer.park(partition, offset)
+    }
+
+    fn unpark(&mut self, partition: i32, offset: i64) -> Result<(), PortError> {
+        self.consumer.unpark(partition, offset)
+    }
+
+    fn locate(&mut self, partitions: Vec<i32>) {
+        self.lookup.locate(partitions);
+    }
+
+    fn assign(&mut self, starts: &[(i32, i64)]) -> Result<(), PortError> {
+        self.consumer.assign(starts)
+    }
+
+    fn unassign(&mut self, partitions: &[i32]) -> Result<(), PortError> {
+        self.consumer.unassign(partitions)
+    }
+
+    fn commit(&mut self, offsets: &[(i32, i64)]) -> Result<(), PortError> {
+        self.consumer.commit(offsets)
+    }
+}

@@ -1,0 +1,114 @@
+//! What rust-rdkafka's safe API cannot do with headers: names that are not UTF-8 (its iterator
+//! panics on them) and changing a copied header list in place.
+//!
+//! [`BorrowedHeaders`] is a zero-sized type whose address *is* librdkafka's handle, and
+//! [`OwnedHeaders::as_borrowed`] gives it; both are how rust-rdkafka 0.39 itself passes headers.
+
+#![allow(unsafe_code, reason = "the one module that calls librdkafka directly")]
+
+use std::ffi::{CStr, c_char, c_void};
+use std::ptr;
+
+use rdkafka::bindings as sys;
+use rdkafka::message::{BorrowedHeaders, OwnedHeaders};
+use rdkafka::types::RDKafkaRespErr;
+
+fn handle(headers: &BorrowedHeaders) -> *mut sys::rd_kafka_headers_t {
+    ptr::from_ref(headers).cast_mut().cast()
+}
+
+/// Calls `visit` with name and value of every header, in order.
+///
+/// librdkafka hands out names as C strings: one with a NUL inside is shown up to the NUL. It is
+/// still forwarded whole, since header lists are copied by librdkafka itself.
+pub(super) fn visit(headers: &BorrowedHeaders, visit: &mut dyn FnMut(&[u8], Option<&[u8]>)) {
+    let handle = handle(headers);
+    for index in 0.. {
+        let mut name: *const c_char = ptr::null();
+        let mut value: *const c_void = ptr::null();
+        let mut size = 0;
+        // SAFETY: the handle lives as long as `headers`; the out pointers are valid; librdkafka
+        // only reads the list.
+        let error = unsafe {
+            sys::rd_kafka_header_get_all(handle, index, &mut name, &mut value, &mut size)
+        };
+        if error != RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR {
+            break;
+        }
+        // SAFETY: on success `name` is a NUL-terminated string inside the list.
+        let name = unsafe { CStr::from_ptr(name) }.to_bytes();
+        let value = if value.is_null() {
+            None
+        } else {
+            // SAFETY: on success a value that is not null points to `size` bytes inside the list.
+            Some(unsafe { std::slice::from_raw_parts(value.cast::<u8>(), size) })
+        };
+        visit(name, value);
+    }
+}
+
+/// Removes every header called `name`; the order of the others stays.
+pub(super) fn remove(headers: &mut OwnedHeaders, name: &CStr) {
+    // SAFETY: an owned list is writable and nobody else has its handle while we borrow it mutably.
+    // "No such header" is the only error and fine.
+    unsafe { sys::rd_kafka_header_remove(handle(headers.as_borrowed()), name.as_ptr()) };
+}
+
+/// Appends a header whose name may be any bytes.
+pub fn append(headers: &mut OwnedHeaders, name: &[u8], value: Option<&[u8]>) {
+    let name_size = isize::try_from(name.len()).expect("a slice is at most isize::MAX");
+    let (value, value_size) = match value {
+        None => (ptr::null(), 0),
+        Some(value) => {
+            let size = isize::try_from(value.len()).expect("a slice is at most isize::MAX");
+            (value.as_ptr().cast::<c_void>(), size)
+        }
+    };
+    // SAFETY: the list is writable (see `remove`); librdkafka copies name and value.
+    unsafe {
+        sys::rd_kafka_header_add(
+            handle(headers.as_borrowed()),
+            name.as_ptr().cast(),
+            name_size,
+            value,
+            value_size,
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn list(headers: &OwnedHeaders) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
+        let mut found = Vec::new();
+        visit(headers.as_borrowed(), &mut |name, value| {
+            found.push((name.to_vec(), value.map(<[u8]>::to_vec)));
+        });
+        found
+    }
+
+    #[test]
+    fn any_bytes_survive_and_order_stays_when_a_name_is_removed() {
+        let entries: [(&[u8], Option<&[u8]>); 6] = [
+            (b"a", Some(b"1")),
+            (b"\xff\xfe", Some(b"\x00\xff")),
+            (b"origin_topic", Some(b"orders")),
+            (b"a", None),
+            (b"", Some(b"")),
+            (b"origin_topic", None),
+        ];
+        let mut headers = OwnedHeaders::new();
+        for (name, value) in entries {
+            append(&mut headers, name, value);
+        }
+        remove(&mut headers, c"origin_topic");
+        remove(&mut headers, c"absent");
+        let kept: Vec<_> = entries
+            .iter()
+            .filter(|(name, _)| *name != b"origin_topic")
+            .map(|(name, value)| (name.to_vec(), value.map(<[u8]>::to_vec)))
+            .collect();
+        assert_eq!(list(&headers), kept);
+    }
+}
