@@ -34,7 +34,7 @@ impl Clients {
         observer: Option<Arc<dyn Observer>>,
     ) -> Self {
         let token_file = match config.kafka.sasl.as_ref().map(|sasl| &sasl.credentials) {
-            Some(Credentials::Token { file }) => Some(file.clone()),
+            Some(Credentials::TokenFile(file)) => Some(file.clone()),
             Some(Credentials::Password { .. }) | None => None,
         };
         Self { events, waker, observer, token_file }

@@ -1,0 +1,247 @@
+//! Partitions coming and going.
+//!
+//! ```text
+//!  Assigned ---> where do log and commit stand? ---> assign at that offset ---> lanes
+//!  Revoked  ---> drain ---> commit the prefix ---> unassign
+//!  Lost     ---> unassign at once: somebody else may own them
+//!  stop     ---> drain and commit everything, end
+//! ```
+//!
+//! librdkafka waits for the assign or unassign that follows each of its rebalance events, so there
+//! is at most one of them at a time, and other lanes go on meanwhile.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use super::{MissingOffset, Now, Worker, WorkerError};
+use crate::kafka::{Located, Port};
+
+/// What the group is waiting for.
+#[derive(Debug)]
+enum Pending {
+    Nothing,
+    /// Looking up where newly assigned partitions begin.
+    Locating { request: u64, partitions: Vec<i32>, since_ms: i64 },
+    /// Waiting for the acknowledgements of revoked partitions, then for the commit.
+    Releasing { partitions: Vec<i32>, since_ms: i64, committing: bool },
+}
+
+/// The state of this member in the group.
+#[derive(Debug)]
+pub(super) struct Membership {
+    drain_timeout_ms: i64,
+    pending: Pending,
+    /// Assigned partitions whose fetch position left the log, by lookup request.
+    relocating: Vec<(u64, i32)>,
+    next_request: u64,
+    /// Set once: when stopping began.
+    stopping_since_ms: Option<i64>,
+    stop_committing: bool,
+}
+
+/// Whether the worker is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Progress {
+    /// It goes on.
+    Running,
+    /// It was asked to stop and has.
+    Stopped,
+}
+
+impl Membership {
+    pub(super) fn new(drain_timeout: Duration) -> Self {
+        Self {
+            drain_timeout_ms: i64::try_from(drain_timeout.as_millis()).unwrap_or(i64::MAX),
+            pending: Pending::Nothing,
+            relocating: Vec::new(),
+            next_request: 0,
+            stopping_since_ms: None,
+            stop_committing: false,
+        }
+    }
+
+    /// Begins to stop; false when that was asked before.
+    pub(super) fn begin_stop(&mut self, steady_ms: i64) -> bool {
+        let first = self.stopping_since_ms.is_none();
+        self.stopping_since_ms.get_or_insert(steady_ms);
+        first
+    }
+
+    /// Partitions that were assigned and have no lane yet.
+    pub(super) fn locating(&self) -> BTreeSet<i32> {
+        let assigned: &[i32] = match &self.pending {
+            Pending::Locating { partitions, .. } => partitions,
+            Pending::Nothing | Pending::Releasing { .. } => &[],
+        };
+        assigned.iter().copied().chain(self.relocating.iter().map(|(_, p)| *p)).collect()
+    }
+
+    fn request(&mut self) -> u64 {
+        self.next_request += 1;
+        self.next_request
+    }
+}
+
+impl<P: Port> Worker<P> {
+    pub(super) fn assigned(
+        &mut self,
+        partitions: Vec<i32>,
+        now: Now,
+    ) -> Result<(), WorkerError> {
+        self.reporter.joined();
+        if partitions.is_empty() || self.membership.stopping_since_ms.is_some() {
+            self.reporter.assigned(&[], 0);
+            // Also for none: librdkafka waits for the call. While stopping nothing is taken over.
+            return Ok(self.port.assign(&[])?);
+        }
+        let request = self.membership.request();
+        self.port.locate(request, partitions.clone());
+        let since_ms = now.steady_ms;
+        self.membership.pending = Pending::Locating { request, partitions, since_ms };
+        Ok(())
+    }
+
+    pub(super) fn revoked(
+        &mut self,
+        partitions: Vec<i32>,
+        lost: bool,
+        now: Now,
+    ) -> Result<(), WorkerError> {
+        self.membership.relocating.retain(|(_, partition)| !partitions.contains(partition));
+        if lost {
+            self.reporter.lost(&partitions);
+            return self.release(&partitions);
+        }
+        for partition in &partitions {
+            self.engine.revoke(*partition);
+        }
+        let since_ms = now.steady_ms;
+        self.membership.pending = Pending::Releasing { partitions, since_ms, committing: false };
+        Ok(())
+    }
+
+    pub(super) fn located(
+        &mut self,
+        request: u64,
+        located: &[Located],
+        now: Now,
+    ) -> Result<(), WorkerError> {
+        match &self.membership.pending {
+            Pending::Locating { request: pending, since_ms, .. } if *pending == request => {
+                let took_ms = now.steady_ms - since_ms;
+                self.membership.pending = Pending::Nothing;
+                let starts = self.starts(located)?;
+                self.port.assign(&starts)?;
+                for (partition, offset) in &starts {
+                    self.engine.assign(*partition, *offset);
+                }
+                self.reporter.assigned(&starts, took_ms);
+                Ok(())
+            }
+            _ => self.relocate(request, located),
+        }
+    }
+
+    /// The fetch position of `partition` is not in the log any more.
+    pub(super) fn offset_gone(&mut self, partition: i32) {
+        let Some(lane) = self.engine.lane(partition) else { return };
+        let position = lane.next_to_send();
+        self.reporter.position_gone(partition, position);
+        self.engine.forget(partition);
+        let request = self.membership.request();
+        self.membership.relocating.push((request, partition));
+        self.port.locate(request, vec![partition]);
+    }
+
+    /// Drains, commits and gives back, as far as things are by now.
+    pub(super) fn progress_membership(&mut self, now: Now) -> Result<Progress, WorkerError> {
+        let steady_ms = now.steady_ms;
+        if let Pending::Releasing { partitions, since_ms, committing } = &mut self.membership.pending
+        {
+            let timed_out = steady_ms - *since_ms >= self.membership.drain_timeout_ms;
+            let drained = partitions.iter().all(|partition| self.engine.is_drained(*partition));
+            let commit_free = !self.commits.is_under_way(steady_ms);
+            let done = if timed_out || (*committing && commit_free) {
+                true
+            } else if drained && commit_free {
+                let of = |partition| partitions.contains(&partition);
+                *committing = self.commits.begin(&self.engine, &mut self.port, steady_ms, of);
+                !*committing
+            } else {
+                false
+            };
+            if done {
+                let (partitions, took_ms) = (std::mem::take(partitions), steady_ms - *since_ms);
+                self.membership.pending = Pending::Nothing;
+                self.reporter.revoked(&partitions, took_ms, timed_out && !drained);
+                self.release(&partitions)?;
+            }
+        }
+        let Some(since_ms) = self.membership.stopping_since_ms else {
+            return Ok(Progress::Running);
+        };
+        Ok(self.progress_stop(since_ms, steady_ms))
+    }
+
+    fn progress_stop(&mut self, since_ms: i64, steady_ms: i64) -> Progress {
+        let timed_out = steady_ms - since_ms >= self.membership.drain_timeout_ms;
+        let drained = self.engine.lanes().all(crate::engine::Lane::is_drained);
+        if timed_out {
+            self.reporter.stop_timed_out();
+            return Progress::Stopped;
+        }
+        if !drained || self.commits.is_under_way(steady_ms) {
+            return Progress::Running;
+        }
+        if !self.membership.stop_committing {
+            self.membership.stop_committing = true;
+            if self.commits.begin(&self.engine, &mut self.port, steady_ms, |_| true) {
+                return Progress::Running;
+            }
+        }
+        Progress::Stopped
+    }
+
+    fn release(&mut self, partitions: &[i32]) -> Result<(), WorkerError> {
+        for partition in partitions {
+            self.engine.forget(*partition);
+        }
+        Ok(self.port.unassign(partitions)?)
+    }
+
+    /// Starts a lane anew whose position left the log: records were deleted under it, or the topic
+    /// was recreated.
+    fn relocate(&mut self, request: u64, located: &[Located]) -> Result<(), WorkerError> {
+        let known = self.membership.relocating.len();
+        self.membership.relocating.retain(|(pending, _)| *pending != request);
+        if self.membership.relocating.len() == known {
+            return Ok(()); // the partition was revoked meanwhile
+        }
+        let starts = self.starts(located)?;
+        let partitions: Vec<i32> = starts.iter().map(|(partition, _)| *partition).collect();
+        // After this error librdkafka refuses to seek; assigning anew is what starts it again.
+        self.port.unassign(&partitions)?;
+        self.port.assign(&starts)?;
+        for (partition, offset) in starts {
+            self.engine.assign(partition, offset);
+        }
+        Ok(())
+    }
+
+    /// Where to start each partition. Never silently at the end: a committed offset outside the log
+    /// is counted, logged and resolved as configured.
+    fn starts(&mut self, located: &[Located]) -> Result<Vec<(i32, i64)>, WorkerError> {
+        let mut starts = Vec::with_capacity(located.len());
+        for &Located { partition, committed, start, end } in located {
+            let inside = committed.filter(|offset| (start..=end).contains(offset));
+            if let (Some(committed), None) = (committed, inside) {
+                self.reporter.offset_missing(partition, committed, start, end);
+                if self.missing_offset == MissingOffset::Fail {
+                    return Err(WorkerError::MissingOffset { partition, committed, start, end });
+                }
+            }
+            starts.push((partition, inside.unwrap_or(start)));
+        }
+        Ok(starts)
+    }
+}
