@@ -31,12 +31,33 @@ impl Clock {
         i64::try_from(self.origin.elapsed().as_millis()).unwrap_or(i64::MAX)
     }
 
+    /// How long ago the wall clock passed `due_ms`; zero before.
+    pub fn lateness(&self, due_ms: i64) -> Duration {
+        since_epoch().saturating_sub(Duration::from_millis(u64::try_from(due_ms).unwrap_or(0)))
+    }
+
     /// How long to sleep until `wakeup`, at most `limit`. Finer than milliseconds: a due time is
     /// met to the microsecond, never before.
     pub fn until(&self, wakeup: Wakeup, limit: Duration) -> Duration {
         let wall = wakeup.wall_ms.map(|due_ms| remaining(due_ms, since_epoch()));
         let steady = wakeup.steady_ms.map(|due_ms| remaining(due_ms, self.origin.elapsed()));
         wall.into_iter().chain(steady).fold(limit, Duration::min)
+    }
+}
+
+/// A moment from which time is measured.
+#[derive(Debug, Clone, Copy)]
+pub struct Moment(Instant);
+
+impl Moment {
+    /// This moment.
+    pub fn now() -> Self {
+        Self(Instant::now())
+    }
+
+    /// Time since then.
+    pub fn elapsed(&self) -> Duration {
+        self.0.elapsed()
     }
 }
 

@@ -8,7 +8,6 @@ mod commits;
 mod membership;
 mod report;
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::Clock;
@@ -188,7 +187,7 @@ impl<P: Port> Worker<P> {
         self.engine.advance(now);
         self.act(now)?;
         let more = self.read(now)?;
-        self.report(now);
+        self.report();
         self.commits.tick(&self.engine, &mut self.port, now.steady_ms);
         if self.progress_membership(now)? == Progress::Stopped {
             return Ok(Pass::Stopped);
@@ -314,9 +313,9 @@ impl<P: Port> Worker<P> {
         Ok(more)
     }
 
-    fn report(&mut self, now: Now) {
+    fn report(&mut self) {
         while let Some(notice) = self.engine.next_notice() {
-            self.reporter.notice(notice, now);
+            self.reporter.notice(notice);
         }
     }
 
@@ -334,6 +333,3 @@ impl<P: Port> Worker<P> {
 fn partition_of<R: crate::engine::Record>(lane: &Lane<R>) -> i32 {
     lane.partition
 }
-
-/// A reference-counted reporter is not needed: one worker owns it.
-pub(crate) type SharedMetrics = Arc<crate::metrics::Metrics>;

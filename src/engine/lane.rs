@@ -324,6 +324,11 @@ impl<R: Record> Lane<R> {
         }
     }
 
+    /// Due time of the first record that is not settled, handed on or not.
+    pub fn oldest_due_ms(&self) -> Option<i64> {
+        self.window.front().map(|entry| entry.due_ms).or_else(|| self.head_due_ms())
+    }
+
     /// When a parked lane is fetched again.
     pub fn wake_ms(&self) -> Option<i64> {
         match &self.state {

@@ -62,6 +62,11 @@ impl<T> Window<T> {
         self.entries.front().map_or(self.end_offset, |(offset, _)| *offset)
     }
 
+    /// The first unsettled record.
+    pub fn front(&self) -> Option<&T> {
+        self.entries.front()?.1.as_ref()
+    }
+
     /// The offset after the last record added.
     pub fn end_offset(&self) -> i64 {
         self.end_offset

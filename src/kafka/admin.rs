@@ -81,7 +81,8 @@ impl Admin {
     }
 
     fn partitions(&self, topic: &str) -> Result<i32, TopicError> {
-        let unavailable = |cause: String| TopicError::Unavailable { topic: topic.to_owned(), cause };
+        let unavailable =
+            |cause: String| TopicError::Unavailable { topic: topic.to_owned(), cause };
         let metadata = self
             .client
             .inner()

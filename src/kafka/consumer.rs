@@ -141,7 +141,8 @@ impl DelayConsumer {
             return Err(error);
         }
         // Outdated records keep their memory until the queue is polled.
-        if let Some(queue) = usize::try_from(partition).ok().and_then(|slot| self.queues.get(slot)) {
+        if let Some(queue) = usize::try_from(partition).ok().and_then(|slot| self.queues.get(slot))
+        {
             for _ in 0..PURGE_LIMIT {
                 if queue.queue.poll(Duration::ZERO).is_none() {
                     break;

@@ -16,6 +16,8 @@ use rdkafka::types::RDKafkaRespErr;
 use rdkafka::{ClientContext, Statistics, TopicPartitionList};
 use tracing::{debug, info, warn};
 
+use crate::clock::Moment;
+
 use super::error::{Stage, classify, code_name};
 use super::port::{Event, SendError};
 use super::waker::Waker;
@@ -137,6 +139,12 @@ pub(super) struct DelayContext {
     pub(super) closing: AtomicBool,
 }
 
+/// Travels with a record through the producer.
+pub(super) struct Sent {
+    pub(super) ticket: Ticket,
+    pub(super) at: Moment,
+}
+
 /// Context of the producer.
 pub(super) struct ForwardContext(pub(super) Shared);
 
@@ -213,9 +221,9 @@ impl ConsumerContext for DelayContext {
 }
 
 impl ProducerContext for ForwardContext {
-    type DeliveryOpaque = Box<Ticket>;
+    type DeliveryOpaque = Box<Sent>;
 
-    fn delivery(&self, delivery: &DeliveryResult<'_>, ticket: Box<Ticket>) {
+    fn delivery(&self, delivery: &DeliveryResult<'_>, sent: Box<Sent>) {
         let result = match delivery {
             Ok(_) => Ok(()),
             Err((error, _)) => match error.rdkafka_error_code() {
@@ -231,6 +239,7 @@ impl ProducerContext for ForwardContext {
                 None => Err(Refusal::produce_failed(error.to_string())),
             },
         };
-        self.0.report(Event::Delivered { ticket: *ticket, result });
+        let took = sent.at.elapsed();
+        self.0.report(Event::Delivered { ticket: sent.ticket, result, took });
     }
 }

@@ -215,7 +215,9 @@ mod tests {
     #[test]
     fn settings_that_may_not_be_read_are_a_warning() {
         let found = check(&TopicState { partitions: 2, settings: None });
-        assert!(matches!(&found[..], [(Severity::Warning, text)] if text.contains("DescribeConfigs")));
+        assert!(
+            matches!(&found[..], [(Severity::Warning, text)] if text.contains("DescribeConfigs"))
+        );
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! paused partitions. This client has the group's id but never joins, so it sees commits of all
 //! members.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
@@ -25,7 +26,7 @@ const QUERY_TIMEOUT: Duration = Duration::from_secs(10);
 const RETRY_PAUSE: Duration = Duration::from_millis(500);
 
 enum Request {
-    Locate(Vec<i32>),
+    Locate(u64, Vec<i32>),
     Stop,
 }
 
@@ -56,9 +57,9 @@ impl Lookup {
     }
 
     /// Asks where `partitions` stand; the answer comes as [`Event::Located`], however long it takes.
-    pub(super) fn locate(&self, partitions: Vec<i32>) {
+    pub(super) fn locate(&self, request: u64, partitions: Vec<i32>) {
         // The thread ends only after `Stop`, when no answer is awaited any more.
-        let _ = self.requests.send(Request::Locate(partitions));
+        let _ = self.requests.send(Request::Locate(request, partitions));
     }
 
     /// Ends the thread; it may take as long as the question under way.
@@ -86,30 +87,34 @@ struct Asker {
 
 impl Asker {
     fn run(self, inbox: &Receiver<Request>) {
-        let mut wanted: Vec<i32> = Vec::new();
+        let mut asked: VecDeque<(u64, Vec<i32>)> = VecDeque::new();
+        let mut pause = Duration::ZERO;
         loop {
-            let pause = if wanted.is_empty() { self.interval } else { RETRY_PAUSE };
-            match inbox.recv_timeout(if wanted.is_empty() { pause } else { Duration::ZERO }) {
-                Ok(Request::Locate(partitions)) => wanted.extend(partitions),
+            match inbox.recv_timeout(pause) {
+                Ok(Request::Locate(request, partitions)) => asked.push_back((request, partitions)),
                 Ok(Request::Stop) | Err(RecvTimeoutError::Disconnected) => return,
                 Err(RecvTimeoutError::Timeout) => {}
             }
             // Serves log lines, errors and token refreshes of this client.
             self.client.poll(Duration::ZERO);
-            if wanted.is_empty() {
-                self.report_log_ranges();
-                continue;
-            }
-            match self.locate(&wanted) {
-                Ok(located) => {
-                    self.client.context().0.report(Event::Located(located));
-                    wanted.clear();
+            pause = match asked.front() {
+                None => {
+                    self.report_log_ranges();
+                    self.interval
                 }
-                Err(error) => {
-                    warn!(%error, "cannot look up committed offsets, trying again");
-                    std::thread::sleep(pause);
-                }
-            }
+                Some((request, partitions)) => match self.locate(partitions) {
+                    Ok(located) => {
+                        let request = *request;
+                        self.client.context().0.report(Event::Located { request, located });
+                        asked.pop_front();
+                        Duration::ZERO
+                    }
+                    Err(error) => {
+                        warn!(%error, "cannot look up committed offsets, trying again");
+                        RETRY_PAUSE
+                    }
+                },
+            };
         }
     }
 
@@ -148,15 +153,12 @@ impl Asker {
     }
 
     fn offsets(&self, partitions: &[i32], which: Offset) -> KafkaResult<Vec<i64>> {
-        let answer =
-            self.client.offsets_for_times(self.list(partitions, which)?, QUERY_TIMEOUT)?;
+        let answer = self.client.offsets_for_times(self.list(partitions, which)?, QUERY_TIMEOUT)?;
         let mut offsets = Vec::with_capacity(partitions.len());
         for partition in partitions {
             let offset = answer
                 .find_partition(&self.topic, *partition)
-                .map_or(Ok(None), |element| {
-                    element.error().map(|()| element.offset().to_raw())
-                })?;
+                .map_or(Ok(None), |element| element.error().map(|()| element.offset().to_raw()))?;
             offsets.push(offset.unwrap_or(0).max(0));
         }
         Ok(offsets)

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
+use std::time::Duration;
 
 use super::consumer::DelayConsumer;
 use super::lookup::Lookup;
@@ -52,11 +53,18 @@ pub enum Event {
         ticket: Ticket,
         /// Acknowledged, or why not.
         result: Result<(), Refusal>,
+        /// Time since the send.
+        took: Duration,
     },
     /// A commit ended.
     Committed(Result<(), String>),
     /// The answer to [`Port::locate`].
-    Located(Vec<Located>),
+    Located {
+        /// The number that the question had.
+        request: u64,
+        /// One for each partition asked for.
+        located: Vec<Located>,
+    },
     /// Present log ends of all partitions.
     LogRanges(Vec<LogRange>),
     /// An error that librdkafka deals with itself.
@@ -133,7 +141,7 @@ pub trait Port {
     fn unpark(&mut self, partition: i32, offset: i64) -> Result<(), PortError>;
 
     /// Asks where logs and commits stand; ends in [`Event::Located`].
-    fn locate(&mut self, partitions: Vec<i32>);
+    fn locate(&mut self, request: u64, partitions: Vec<i32>);
 
     /// Takes over partitions: they are fetched from the given offsets.
     fn assign(&mut self, starts: &[(i32, i64)]) -> Result<(), PortError>;
@@ -201,8 +209,8 @@ impl<'q> Port for KafkaPort<'q> {
         self.consumer.unpark(partition, offset)
     }
 
-    fn locate(&mut self, partitions: Vec<i32>) {
-        self.lookup.locate(partitions);
+    fn locate(&mut self, request: u64, partitions: Vec<i32>) {
+        self.lookup.locate(request, partitions);
     }
 
     fn assign(&mut self, starts: &[(i32, i64)]) -> Result<(), PortError> {

@@ -8,13 +8,13 @@ use rdkafka::error::KafkaResult;
 use rdkafka::message::OwnedHeaders;
 use rdkafka::producer::{BaseRecord, ThreadedProducer};
 
-use super::context::{ClientName, ForwardContext, Shared};
+use super::context::{ClientName, ForwardContext, Sent, Shared};
 use super::error::{Stage, classify};
 use super::port::SendError;
 use super::record::KafkaRecord;
 use super::settings::Clients;
 use super::{DEAD_LETTER_PREFIX, raw};
-use crate::clock;
+use crate::clock::{self, Moment};
 use crate::config::ForwardTimestamp;
 use crate::engine::{Form, KeySource, Outgoing, Record, Refusal, Rejection, Ticket};
 
@@ -62,7 +62,10 @@ impl ForwardProducer {
         let record = outgoing.record;
         let now_ms = clock::wall_ms();
         let origin_key;
-        let mut message = BaseRecord::with_opaque_to(outgoing.topic, Box::new(ticket));
+        let mut message = BaseRecord::with_opaque_to(
+            outgoing.topic,
+            Box::new(Sent { ticket, at: Moment::now() }),
+        );
         message.payload = record.value();
         match outgoing.form {
             Form::Forward { key, partition } => {

@@ -10,7 +10,7 @@ use secrecy::ExposeSecret;
 use super::context::Observer;
 use super::port::Event;
 use super::waker::Waker;
-use crate::config::{Config, Credentials, GroupProtocol};
+use crate::config::{Choice, Config, Credentials, GroupProtocol};
 
 /// What every client is made with.
 #[derive(Clone)]

@@ -36,15 +36,19 @@ macro_rules! label_value {
     };
 }
 
-/// One of the two Kafka clients.
+/// One of the Kafka clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClientKind {
     /// The one that reads the delay topic.
     Consumer,
     /// The one that forwards and dead-letters.
     Producer,
+    /// The one that asks for offsets.
+    Lookup,
 }
-label_value!(ClientKind { Consumer => "consumer", Producer => "producer", });
+label_value!(ClientKind {
+    Consumer => "consumer", Producer => "producer", Lookup => "lookup",
+});
 
 /// How an offset commit ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -16,14 +16,33 @@ use std::time::Duration;
 use super::{MissingOffset, Now, Worker, WorkerError};
 use crate::kafka::{Located, Port};
 
+/// After a drain that timed out, the commit of what is settled may take this long.
+const COMMIT_TIMEOUT_MS: i64 = 2_000;
+
 /// What the group is waiting for.
 #[derive(Debug)]
 enum Pending {
     Nothing,
     /// Looking up where newly assigned partitions begin.
-    Locating { request: u64, partitions: Vec<i32>, since_ms: i64 },
+    Locating {
+        request: u64,
+        partitions: Vec<i32>,
+        since_ms: i64,
+    },
     /// Waiting for the acknowledgements of revoked partitions, then for the commit.
-    Releasing { partitions: Vec<i32>, since_ms: i64, committing: bool },
+    Releasing {
+        partitions: Vec<i32>,
+        since_ms: i64,
+        committing: bool,
+    },
+}
+
+/// A lookup for a partition whose fetch position left the log.
+#[derive(Debug, Clone, Copy)]
+struct Relocation {
+    request: u64,
+    partition: i32,
+    position: i64,
 }
 
 /// The state of this member in the group.
@@ -31,8 +50,8 @@ enum Pending {
 pub(super) struct Membership {
     drain_timeout_ms: i64,
     pending: Pending,
-    /// Assigned partitions whose fetch position left the log, by lookup request.
-    relocating: Vec<(u64, i32)>,
+    /// Assigned partitions whose fetch position left the log.
+    relocating: Vec<Relocation>,
     next_request: u64,
     /// Set once: when stopping began.
     stopping_since_ms: Option<i64>,
@@ -73,7 +92,11 @@ impl Membership {
             Pending::Locating { partitions, .. } => partitions,
             Pending::Nothing | Pending::Releasing { .. } => &[],
         };
-        assigned.iter().copied().chain(self.relocating.iter().map(|(_, p)| *p)).collect()
+        assigned
+            .iter()
+            .copied()
+            .chain(self.relocating.iter().map(|moved| moved.partition))
+            .collect()
     }
 
     fn request(&mut self) -> u64 {
@@ -83,11 +106,7 @@ impl Membership {
 }
 
 impl<P: Port> Worker<P> {
-    pub(super) fn assigned(
-        &mut self,
-        partitions: Vec<i32>,
-        now: Now,
-    ) -> Result<(), WorkerError> {
+    pub(super) fn assigned(&mut self, partitions: Vec<i32>, now: Now) -> Result<(), WorkerError> {
         self.reporter.joined();
         if partitions.is_empty() || self.membership.stopping_since_ms.is_some() {
             self.reporter.assigned(&[], 0);
@@ -107,7 +126,7 @@ impl<P: Port> Worker<P> {
         lost: bool,
         now: Now,
     ) -> Result<(), WorkerError> {
-        self.membership.relocating.retain(|(_, partition)| !partitions.contains(partition));
+        self.membership.relocating.retain(|moved| !partitions.contains(&moved.partition));
         if lost {
             self.reporter.lost(&partitions);
             return self.release(&partitions);
@@ -149,21 +168,24 @@ impl<P: Port> Worker<P> {
         self.reporter.position_gone(partition, position);
         self.engine.forget(partition);
         let request = self.membership.request();
-        self.membership.relocating.push((request, partition));
+        self.membership.relocating.push(Relocation { request, partition, position });
         self.port.locate(request, vec![partition]);
     }
 
     /// Drains, commits and gives back, as far as things are by now.
     pub(super) fn progress_membership(&mut self, now: Now) -> Result<Progress, WorkerError> {
         let steady_ms = now.steady_ms;
-        if let Pending::Releasing { partitions, since_ms, committing } = &mut self.membership.pending
+        if let Pending::Releasing { partitions, since_ms, committing } =
+            &mut self.membership.pending
         {
-            let timed_out = steady_ms - *since_ms >= self.membership.drain_timeout_ms;
+            let waited_ms = steady_ms - *since_ms;
+            let timed_out = waited_ms >= self.membership.drain_timeout_ms;
+            let given_up = waited_ms >= self.membership.drain_timeout_ms + COMMIT_TIMEOUT_MS;
             let drained = partitions.iter().all(|partition| self.engine.is_drained(*partition));
             let commit_free = !self.commits.is_under_way(steady_ms);
-            let done = if timed_out || (*committing && commit_free) {
+            let done = if given_up || (*committing && commit_free) {
                 true
-            } else if drained && commit_free {
+            } else if (drained || timed_out) && commit_free {
                 let of = |partition| partitions.contains(&partition);
                 *committing = self.commits.begin(&self.engine, &mut self.port, steady_ms, of);
                 !*committing
@@ -184,20 +206,22 @@ impl<P: Port> Worker<P> {
     }
 
     fn progress_stop(&mut self, since_ms: i64, steady_ms: i64) -> Progress {
-        let timed_out = steady_ms - since_ms >= self.membership.drain_timeout_ms;
+        let waited_ms = steady_ms - since_ms;
+        let timed_out = waited_ms >= self.membership.drain_timeout_ms;
+        let given_up = waited_ms >= self.membership.drain_timeout_ms + COMMIT_TIMEOUT_MS;
         let drained = self.engine.lanes().all(crate::engine::Lane::is_drained);
-        if timed_out {
-            self.reporter.stop_timed_out();
-            return Progress::Stopped;
-        }
-        if !drained || self.commits.is_under_way(steady_ms) {
+        let waits = !(drained || timed_out) || self.commits.is_under_way(steady_ms);
+        if waits && !given_up {
             return Progress::Running;
         }
-        if !self.membership.stop_committing {
+        if !self.membership.stop_committing && !given_up {
             self.membership.stop_committing = true;
             if self.commits.begin(&self.engine, &mut self.port, steady_ms, |_| true) {
                 return Progress::Running;
             }
+        }
+        if !drained {
+            self.reporter.stop_timed_out();
         }
         Progress::Stopped
     }
@@ -212,12 +236,16 @@ impl<P: Port> Worker<P> {
     /// Starts a lane anew whose position left the log: records were deleted under it, or the topic
     /// was recreated.
     fn relocate(&mut self, request: u64, located: &[Located]) -> Result<(), WorkerError> {
-        let known = self.membership.relocating.len();
-        self.membership.relocating.retain(|(pending, _)| *pending != request);
-        if self.membership.relocating.len() == known {
+        let relocating = &mut self.membership.relocating;
+        let Some(index) = relocating.iter().position(|moved| moved.request == request) else {
             return Ok(()); // the partition was revoked meanwhile
-        }
-        let starts = self.starts(located)?;
+        };
+        let position = relocating.remove(index).position;
+        // Judged by the position rather than the commit: in a recreated topic the commit may lie
+        // inside the new log by chance.
+        let moved: Vec<Located> =
+            located.iter().map(|at| Located { committed: Some(position), ..*at }).collect();
+        let starts = self.starts(&moved)?;
         let partitions: Vec<i32> = starts.iter().map(|(partition, _)| *partition).collect();
         // After this error librdkafka refuses to seek; assigning anew is what starts it again.
         self.port.unassign(&partitions)?;
