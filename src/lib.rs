@@ -1,4 +1,5 @@
 //! kafka-delay: delayed messages for Apache Kafka.
 
+pub mod cli;
 pub mod config;
 pub mod engine;
