@@ -84,7 +84,7 @@ fn delay(reader: &mut Reader<'_>) -> DelayConfig {
         levels: levels
             .unwrap_or_else(|| LevelTable::new(&[SECOND]).expect("one second is a level")),
         park_after: reader.duration("delay.park_after", POSITIVE),
-        // Less than a fetch and a rebalance of the local queue take makes every record late.
+        // Fetching again takes a few round trips; with less lead every parked record is late.
         wake_lead: reader.duration("delay.wake_lead", 200 * MS..=LONGEST),
         future_tolerance: reader.duration("delay.future_tolerance", ZERO_OR_MORE),
     }

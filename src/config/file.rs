@@ -111,11 +111,14 @@ impl File<'_> {
         let lines: Vec<&str> = self.text[..shown.len() + end_of_line].lines().collect();
         // A value over several lines begins at the last line that assigns.
         let first = lines.iter().rposition(|line| line.contains('=')).unwrap_or(0);
-        let message = if lines[first..].iter().any(|line| is_secret(line)) {
-            format!("not TOML: {}", error.message())
-        } else {
-            format!("not TOML: {}", error.to_string().trim_end())
-        };
+        let mut message = format!("not TOML: {}", error.message());
+        if !lines[first..].iter().any(|line| is_secret(line)) {
+            // The parser's text is a headline, three lines with the caret, and the message.
+            for line in error.to_string().lines().skip(1).take(3) {
+                message.push('\n');
+                message.push_str(line.trim_end());
+            }
+        }
         Problem::new("", self.origin(&span), message)
     }
 

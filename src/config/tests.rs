@@ -1,6 +1,7 @@
 //! Mistakes that people make, and what the daemon says to each.
 
-use std::fs::write;
+use std::fs::{Permissions, set_permissions, write};
+use std::os::unix::fs::PermissionsExt;
 
 use proptest::prelude::*;
 use secrecy::ExposeSecret;
@@ -378,6 +379,10 @@ fn a_password_is_in_one_place_and_is_never_printed() {
     write(&path, "hunter2\n").unwrap();
     let base = "[kafka.sasl]\nmechanism = \"SCRAM-SHA-512\"\nusername = \"u\"\n";
     let from_file = format!("{base}password_file = \"{}\"\n", path.display());
+    set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
+    assert!(warnings(&file(&from_file))[0].contains("every user can read"));
+    set_permissions(&path, Permissions::from_mode(0o400)).unwrap();
+    assert_eq!(warnings(&file(&from_file)), [""; 0]);
     let both = error(&file(&format!("{from_file}password = \"hunter2\"\n")));
     assert!(both.contains("both set") && !both.contains("hunter2"), "{both}");
 

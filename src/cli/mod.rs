@@ -1,0 +1,105 @@
+//! The command line: definitions here, one file a command. Data goes to standard output,
+//! everything else to standard error.
+
+mod check;
+mod completions;
+mod config;
+pub mod exit;
+mod global;
+mod levels;
+mod man;
+mod output;
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser, Subcommand};
+
+pub use exit::Failure;
+pub use global::{Color, GlobalArgs};
+pub use output::Format;
+
+/// The whole command line.
+#[derive(Parser)]
+#[command(
+    name = "kafka-delay",
+    version,
+    long_version = long_version(),
+    about,
+    after_help = EXAMPLES,
+    arg_required_else_help = true,
+    disable_help_subcommand = true,
+    max_term_width = 100
+)]
+pub struct Cli {
+    /// Flags that every command takes.
+    #[command(flatten)]
+    pub global: GlobalArgs,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What the program can do.
+#[derive(Subcommand)]
+pub enum Command {
+    /// Check the configuration without a broker and report everything that is wrong with it
+    Check(check::CheckArgs),
+    /// Show settings: those in force, the defaults, the names of environment variables
+    #[command(subcommand, after_help = config::EXAMPLES)]
+    Config(config::ConfigCommand),
+    /// List the delay levels with their partitions
+    Levels(levels::LevelsArgs),
+    /// Print a completion script for a shell
+    Completions(completions::CompletionsArgs),
+    /// Print the manual page, or write the pages of all commands
+    Man(man::ManArgs),
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  kafka-delay check config.toml
+  kafka-delay config show --origin
+  kafka-delay config show --defaults > config.toml
+  kafka-delay levels --partitions 36
+
+Exit codes: 0 ok, 1 failed, 2 usage, 69 Kafka unavailable at start-up, 70 internal error,
+77 access denied, 78 configuration not valid";
+
+/// Parses the command line of this process, runs the command and says how the process ends.
+pub fn run() -> ExitCode {
+    let cli = Cli::parse();
+    let color = cli.global.color.is_on_for_stderr();
+    match dispatch(&cli, &mut io::stdout().lock()) {
+        Ok(()) => ExitCode::from(exit::OK),
+        Err(failure) => {
+            for line in failure.message.lines() {
+                output::complain(color, output::Severity::Error, line);
+            }
+            ExitCode::from(failure.code)
+        }
+    }
+}
+
+fn dispatch(cli: &Cli, out: &mut impl Write) -> Result<(), Failure> {
+    match &cli.command {
+        Command::Check(args) => check::run(args, &cli.global, out)?,
+        Command::Config(command) => config::run(command, &cli.global, out)?,
+        Command::Levels(args) => levels::run(args, &cli.global, out)?,
+        Command::Completions(args) => completions::run(args, &mut Cli::command(), out)?,
+        Command::Man(args) => man::run(args, Cli::command(), out)?,
+    }
+    out.flush()?;
+    Ok(())
+}
+
+/// The version with what a bug report needs.
+fn long_version() -> String {
+    let (_, librdkafka) = rdkafka::util::get_rdkafka_version();
+    let features = rdkafka::ClientConfig::new()
+        .create_native_config()
+        .and_then(|config| config.get("builtin.features"))
+        .unwrap_or_else(|error| format!("unknown ({error})"));
+    let version = env!("CARGO_PKG_VERSION");
+    format!("{version}\nlibrdkafka {librdkafka}\nlibrdkafka features {features}")
+}
