@@ -108,8 +108,8 @@ const WRITE: Operation = Operation::RD_KAFKA_ACL_OPERATION_WRITE;
 /// Creates the entries, or says what the broker answered.
 pub(super) fn create(client: *mut RDKafka, acls: &[Acl]) -> Result<(), String> {
     let mut bindings: Vec<_> = acls.iter().map(Acl::to_native).collect();
-    // SAFETY: `client` is alive for the call; queue, event and bindings are ours, used by this thread
-    // only, and destroyed once.
+    // SAFETY: `client` is alive for the call; queue, event and bindings are ours, used by this
+    // thread only, and destroyed once.
     unsafe {
         let queue = rd_kafka_queue_new(client);
         rd_kafka_CreateAcls(client, bindings.as_mut_ptr(), bindings.len(), ptr::null(), queue);

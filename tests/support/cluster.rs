@@ -259,8 +259,8 @@ impl Drop for Cluster {
     }
 }
 
-/// The broker of this test process, started by the first test that asks. Do not disturb it; its topics
-/// and groups are everybody's, so give yours [`unique`](super::unique) names.
+/// The broker of this test process, started by the first test that asks. Do not disturb it; its
+/// topics and groups are everybody's, so give yours [`unique`](super::unique) names.
 #[track_caller]
 pub fn shared() -> &'static Cluster {
     static SHARED: OnceLock<Cluster> = OnceLock::new();

@@ -16,8 +16,8 @@ pub fn http_get(port: u16, path: &str) -> Result<(u16, String), String> {
     Ok((status, body.to_owned()))
 }
 
-/// The value of a metric in Prometheus text format: the sum of the series of that name that carry all
-/// of `labels`, `None` when there is none.
+/// The value of a metric in Prometheus text format: the sum of the series of that name that carry
+/// all of `labels`, `None` when there is none.
 pub fn metric(text: &str, name: &str, labels: &[(&str, &str)]) -> Option<f64> {
     let wanted: Vec<String> =
         labels.iter().map(|(label, value)| format!("{label}=\"{value}\"")).collect();

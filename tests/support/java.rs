@@ -39,8 +39,8 @@ pub fn java(heap: &str) -> Command {
     command
 }
 
-/// Runs one of Kafka's command line tools, for example `org.apache.kafka.tools.DumpLogSegments`, and
-/// returns what it prints. Takes about a second.
+/// Runs one of Kafka's command line tools, for example `org.apache.kafka.tools.DumpLogSegments`,
+/// and returns what it prints. Takes about a second.
 #[track_caller]
 pub fn run_tool(class: &str, args: &[&str]) -> String {
     run(java("128m").arg(class).args(args))

@@ -4,18 +4,19 @@
 //!
 //! - [`shared`]: one broker for the whole test process, for tests that do not disturb it, each with
 //!   topics of its own ([`unique`] names);
-//! - [`Options`] → [`Cluster`]: one or three brokers of the test's own, to kill, stop and restart, or
-//!   with SCRAM users and access control lists. They cost memory and processor time, so starting one
-//!   takes a permit ([`heavy`]), and few are given out at once;
+//! - [`Options`] → [`Cluster`]: one or three brokers of the test's own, to kill, stop and restart,
+//!   or with SCRAM users and access control lists. They cost memory and processor time, so starting
+//!   one takes a permit ([`heavy`]), and few are given out at once;
 //! - [`Client`], and from it [`Admin`], [`Producer`], [`Reader`]: what a test does to a cluster;
 //! - [`DaemonConfig`] → [`Daemon`]: the compiled `kafka-delay run` as a child process;
 //! - [`eventually`]: the only way to wait. A test never sleeps and hopes.
 //!
 //! How it works: the first process that needs a broker fetches the jars with Maven into
-//! `target/kafka/<version>`, where they stay (`java.rs`). Every broker and daemon is a child process
-//! that the kernel ends with the test process, however that ends (`process.rs`). Data and logs are
-//! under `target/tmp/kafka-runs`: those of a failed test stay until the next run, and their last
-//! lines are printed with the failure. Java or Maven missing fails the test; nothing is skipped.
+//! `target/kafka/<version>`, where they stay (`java.rs`). Every broker and daemon is a child
+//! process that the kernel ends with the test process, however that ends (`process.rs`). Data and
+//! logs are under `target/tmp/kafka-runs`: those of a failed test stay until the next run, and
+//! their last lines are printed with the failure. Java or Maven missing fails the test; nothing is
+//! skipped.
 //!
 //! Any of it may run in many threads and in many test processes at once.
 

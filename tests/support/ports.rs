@@ -1,8 +1,8 @@
 //! Loopback ports that stay ours while a broker is down.
 //!
-//! A port the kernel picks ("port 0") is from the range of outgoing connections: while the broker is
-//! down, some client's connection may take it, even one to that very port. So ports come from below
-//! that range, each with a lock file that other test processes respect.
+//! A port the kernel picks ("port 0") is from the range of outgoing connections: while the broker
+//! is down, some client's connection may take it, even one to that very port. So ports come from
+//! below that range, each with a lock file that other test processes respect.
 
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener};

@@ -1,8 +1,9 @@
 //! A child process with a log file that never outlives the tests.
 //!
 //! It is killed when dropped. If the test process itself is killed, or its statics are not dropped,
-//! the kernel kills the child (`PR_SET_PDEATHSIG`, Linux only). That signal is sent when the *thread*
-//! that forked ends, and a test's thread ends with the test, so one lasting thread forks for all.
+//! the kernel kills the child (`PR_SET_PDEATHSIG`, Linux only). That signal is sent when the
+//! *thread* that forked ends, and a test's thread ends with the test, so one lasting thread forks
+//! for all.
 
 use std::fs::{self, File};
 use std::io;

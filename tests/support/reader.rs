@@ -131,8 +131,9 @@ impl Reader {
             ))) => {
                 panic!("{}: not authorized to read it", self.topic)
             }
-            // Brokers come and go in these tests; the deadline says when it was too long. Nor does it
-            // matter whether the user may use the group id, which librdkafka demands and looks up.
+            // Brokers come and go in these tests; the deadline says when it was too long. Nor does
+            // it matter whether the user may use the group id, which librdkafka demands and looks
+            // up.
             Some(Err(KafkaError::MessageConsumption(_) | KafkaError::Global(_))) => None,
             Some(Err(error)) => panic!("{}: {error}", self.topic),
         }

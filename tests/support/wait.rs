@@ -7,7 +7,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 /// Pause between two looks.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Asks `check` until it says `Ok`, and fails the test with its last answer when `deadline` has passed.
+/// Asks `check` until it says `Ok`, and fails the test with its last answer when `deadline` has
+/// passed.
 #[track_caller]
 pub fn eventually<T, E: Display>(deadline: Duration, mut check: impl FnMut() -> Result<T, E>) -> T {
     let start = Instant::now();

@@ -1,8 +1,8 @@
 //! Where the test library keeps files, and locks between test processes.
 //!
-//! `target/kafka/` holds what is worth keeping between runs; `target/tmp/kafka-runs/<pid>-<ms>/` what
-//! one test process makes. A process holds a lock inside its directory while it lives; the next
-//! process removes the directories whose lock is free.
+//! `target/kafka/` holds what is worth keeping between runs; `target/tmp/kafka-runs/<pid>-<ms>/`
+//! what one test process makes. A process holds a lock inside its directory while it lives; the
+//! next process removes the directories whose lock is free.
 
 use std::fs::{self, File};
 use std::os::fd::AsRawFd;
