@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 
 use crate::support::{
-    Acl, Options, Record, eventually, heavy, http_get, java, now_ms, shared, unique,
+    Acl, DaemonConfig, Options, Record, eventually, heavy, http_get, java, now_ms, shared, unique,
 };
 
 const SOON: Duration = Duration::from_secs(20);
@@ -237,4 +237,34 @@ fn metrics_are_found_by_name_and_labels() {
     assert_eq!(metric(text, "b", &[("level", "1")]), None);
     assert_eq!(metric(text, "c", &[]), None);
     assert!(http_get(1, "/").is_err());
+}
+
+#[test]
+fn http_answers_are_taken_apart() {
+    use std::io::{Read as _, Write as _};
+    let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = server.local_addr().unwrap().port();
+    let served = std::thread::spawn(move || {
+        let (mut stream, _) = server.accept().unwrap();
+        let mut request = Vec::new();
+        while !request.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            assert_eq!(stream.read(&mut byte).unwrap(), 1);
+            request.push(byte[0]);
+        }
+        stream.write_all(b"HTTP/1.0 503 Not now\r\nA: b\r\n\r\nnot\r\n\r\nready").unwrap();
+        String::from_utf8(request).unwrap()
+    });
+    assert_eq!(http_get(port, "/readyz"), Ok((503, "not\r\n\r\nready".to_owned())));
+    assert!(served.join().unwrap().starts_with("GET /readyz HTTP/1."));
+}
+
+#[test]
+fn a_daemon_that_ends_is_noticed_and_its_status_known() {
+    let config = DaemonConfig::new(&shared().client(), "no-topic").argument("--no-such-argument");
+    let daemon = config.start();
+    let status = daemon.wait_exit(SOON);
+    assert!(!daemon.is_running());
+    assert!(daemon.http_get("/livez").is_err());
+    assert!(status.code().is_some(), "{status}");
 }
