@@ -1,5 +1,7 @@
 //! The program from outside: what it prints, where, and the exit code.
 
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, unreachable_pub, reason = "test code")]
+
 use std::path::PathBuf;
 
 use assert_cmd::Command;

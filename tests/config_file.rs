@@ -1,5 +1,7 @@
 //! `config.toml` at the root of the repository is the manual. These tests hold it to the code.
 
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, unreachable_pub, reason = "test code")]
+
 use std::time::Duration;
 
 use kafka_delay::config::{self, Config, Kind, Sources};

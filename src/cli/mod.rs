@@ -20,6 +20,9 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
+use crate::build_info::BuildInfo;
+use crate::kafka;
+
 pub use exit::Failure;
 pub use global::{Color, GlobalArgs};
 pub use output::Format;
@@ -120,11 +123,10 @@ fn dispatch(cli: &Cli, out: &mut impl Write) -> Result<(), Failure> {
 
 /// The version with what a bug report needs.
 fn long_version() -> String {
-    let (_, librdkafka) = rdkafka::util::get_rdkafka_version();
-    let features = rdkafka::ClientConfig::new()
-        .create_native_config()
-        .and_then(|config| config.get("builtin.features"))
-        .unwrap_or_else(|error| format!("unknown ({error})"));
-    let version = env!("CARGO_PKG_VERSION");
-    format!("{version}\nlibrdkafka {librdkafka}\nlibrdkafka features {features}")
+    let build = BuildInfo::new(kafka::library_version());
+    let features = kafka::library_features().unwrap_or_else(|error| format!("unknown ({error})"));
+    format!(
+        "{}\nrevision {}\nrustc {}\nlibrdkafka {}\nlibrdkafka features {features}",
+        build.version, build.revision, build.rustc, build.librdkafka
+    )
 }

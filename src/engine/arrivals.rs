@@ -13,13 +13,13 @@ const MAX_OBSERVATIONS: usize = 64;
 
 /// Log ends of one partition and when each was first observed, both increasing.
 #[derive(Debug, Default)]
-pub struct Arrivals {
+pub(super) struct Arrivals {
     observations: VecDeque<(i64, i64)>,
 }
 
 impl Arrivals {
     /// Notes that the log reached to `end_offset` at `now_ms`.
-    pub fn observe(&mut self, end_offset: i64, now_ms: i64) {
+    pub(super) fn observe(&mut self, end_offset: i64, now_ms: i64) {
         let full = self.observations.len() >= MAX_OBSERVATIONS;
         let last = self.observations.back_mut();
         let seen_ms = last.as_ref().map_or(now_ms, |(_, last_ms)| now_ms.max(*last_ms));
@@ -32,7 +32,7 @@ impl Arrivals {
 
     /// When the record at `offset` was first known to exist, at the latest `now_ms`. Observations
     /// of earlier offsets are forgotten: a lane asks in offset order.
-    pub fn first_seen_ms(&mut self, offset: i64, now_ms: i64) -> i64 {
+    pub(super) fn first_seen_ms(&mut self, offset: i64, now_ms: i64) -> i64 {
         while self.observations.front().is_some_and(|(end_offset, _)| *end_offset <= offset) {
             self.observations.pop_front();
         }

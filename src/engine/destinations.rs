@@ -255,12 +255,11 @@ impl Destinations {
         let table = &mut self.table;
         let id = *self.isolated.iter().find(|id| {
             let destination = &table[id.0];
-            let ready = destination.isolation.as_ref().is_some_and(|isolation| {
+            destination.isolation.as_ref().is_some_and(|isolation| {
                 !isolation.waiting.is_empty()
                     && (isolation.condemned
                         || (destination.under_way == 0 && isolation.retry_ms <= steady_ms))
-            });
-            ready
+            })
         })?;
         let destination = &mut table[id.0];
         let isolation = destination.isolation.as_mut().expect("found above");

@@ -267,10 +267,10 @@ impl<R: Record> Engine<R> {
     }
 
     /// Whether a lane may hand on its head. A lane may use as much as all lanes leave free
-    /// ("dynamic threshold"): alone it gets half of the limit, and something always stays free for a
-    /// lane that has nothing under way.
+    /// ("dynamic threshold"): alone it gets half of the limit, and something always stays free for
+    /// a lane that has nothing under way.
     fn has_room(&self, lane: &Lane<R>) -> bool {
-        if lane.window.len() >= MAX_WINDOW_RECORDS {
+        if lane.window.span() >= MAX_WINDOW_RECORDS {
             return false;
         }
         let free_bytes = self.config.max_in_flight_bytes.saturating_sub(self.unsettled_bytes);

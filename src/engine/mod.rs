@@ -1,13 +1,13 @@
 //! The pure core: decides which record is forwarded when, and which offset may be committed.
 //!
 //! No clock, no I/O, no async, no logging: `now` is an argument, decisions are returned as
-//! [`Action`]s, and [`Engine::next_wakeup_ms`] says when to call next.
+//! [`Action`]s, and [`Engine::next_wakeup`] says when to call next.
 //!
 //! What it guarantees (docs/guarantees.md has the precision of each):
-//! - **G1 never early**: a record is handed on only when `due <= now` ([`Lane::take_head`] asserts it).
+//! - **G1 never early**: a record is handed on only when `due <= now`; [`Lane::take_head`] asserts it.
 //! - **G2 never lost**: only the contiguous settled prefix is committed ([`Window`]).
-//! - **G3 order**: a lane hands on its records in offset order; a destination in trouble keeps them in
-//!   the order in which they were handed on.
+//! - **G3 order**: a lane hands on its records in offset order; a destination in trouble keeps them
+//!   in the order in which they were handed on.
 //! - **G4 progress**: a lane waits only for its own head, for room, or for its own halt.
 //! - **G5 fencing**: tickets carry the epoch of the assignment; a draining lane sends nothing.
 //! - **G6 no poison**: what cannot be forwarded goes to the dead-letter topic.
@@ -45,6 +45,6 @@ pub use isolation::Trouble;
 pub use lane::{Lane, Offered, Phase};
 pub use level::{Level, LevelTable, LevelTableError};
 pub use offsets::Window;
-pub use record::Record;
+pub use record::{HeaderVisitor, Record};
 pub use reject::{RejectReason, Rejection};
 pub use time::{Now, TimestampQuality, Wakeup};

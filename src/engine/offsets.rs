@@ -73,7 +73,7 @@ impl<T> Window<T> {
     }
 
     /// Records between the prefix and the end, settled or not.
-    pub fn len(&self) -> usize {
+    pub fn span(&self) -> usize {
         self.entries.len()
     }
 
@@ -99,7 +99,7 @@ mod tests {
         assert_eq!(window.prefix(), 15); // 12..=14 do not exist
         assert_eq!(window.settle(indices[0]), None);
         assert_eq!(window.settle(indices[2]), Some(15));
-        assert_eq!((window.prefix(), window.len()), (16, 0));
+        assert_eq!((window.prefix(), window.span()), (16, 0));
     }
 
     #[test]
@@ -115,7 +115,10 @@ mod tests {
         #[test]
         fn equals_the_model(
             start in 0..1_000_i64,
-            actions in prop::collection::vec((any::<bool>(), 0..5_i64, any::<prop::sample::Index>()), 0..200),
+            actions in prop::collection::vec(
+                (any::<bool>(), 0..5_i64, any::<prop::sample::Index>()),
+                0..200,
+            ),
         ) {
             let mut window = Window::new(start);
             let mut model: BTreeMap<i64, bool> = BTreeMap::new(); // offset -> settled

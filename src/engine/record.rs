@@ -1,5 +1,8 @@
 //! What the engine needs to know about a record; the kafka edge and the simulation implement it.
 
+/// Takes the name and value of one header.
+pub type HeaderVisitor<'a> = dyn FnMut(&[u8], Option<&[u8]>) + 'a;
+
 /// A record read from the delay topic.
 pub trait Record {
     /// Its offset in the partition.
@@ -12,7 +15,7 @@ pub trait Record {
     fn size_bytes(&self) -> usize;
 
     /// Calls `visit` with the name and value of every header, in order. Names need not be UTF-8.
-    fn visit_headers(&self, visit: &mut dyn FnMut(&[u8], Option<&[u8]>));
+    fn visit_headers(&self, visit: &mut HeaderVisitor<'_>);
 
     /// Called once when the record will be kept for seconds rather than milliseconds, so that it
     /// can let go of memory it shares with its neighbours.

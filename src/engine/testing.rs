@@ -1,6 +1,6 @@
 //! A record for the engine's own tests.
 
-use super::record::Record;
+use super::record::{HeaderVisitor, Record};
 
 /// Header names and values in order.
 pub(crate) type TestHeaders = Vec<(Vec<u8>, Option<Vec<u8>>)>;
@@ -44,7 +44,7 @@ impl Record for TestRecord {
         self.size_bytes
     }
 
-    fn visit_headers(&self, visit: &mut dyn FnMut(&[u8], Option<&[u8]>)) {
+    fn visit_headers(&self, visit: &mut HeaderVisitor<'_>) {
         for (name, value) in &self.headers {
             visit(name, value.as_deref());
         }

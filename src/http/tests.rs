@@ -1,3 +1,5 @@
+//! Tests of the pages over a real connection.
+
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
+use std::time::Duration;
 
 use rdkafka::client::OAuthToken;
 use rdkafka::config::RDKafkaLogLevel;
@@ -46,10 +47,21 @@ impl ClientName {
     }
 }
 
+/// What a client's statistics say about one broker.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct BrokerState {
+    /// Node id of the broker.
+    pub id: i32,
+    /// Whether the client is connected to it.
+    pub connected: bool,
+    /// Median and 99th percentile of the round trip over the statistics window, if there was one.
+    pub rtt: Option<(Duration, Duration)>,
+}
+
 /// Takes librdkafka's statistics.
 pub trait Observer: Send + Sync {
-    /// Called every `statistics.interval.ms` of each client.
-    fn statistics(&self, client: ClientName, statistics: &Statistics);
+    /// Called every `metrics.librdkafka_interval` by each client that has one.
+    fn brokers(&self, client: ClientName, brokers: &[BrokerState]);
 }
 
 /// What all clients share.
@@ -118,9 +130,21 @@ impl Shared {
     }
 
     fn statistics(&self, statistics: &Statistics) {
-        if let Some(observer) = &self.observer {
-            observer.statistics(self.client, statistics);
-        }
+        let Some(observer) = &self.observer else { return };
+        let micros = |micros: i64| Duration::from_micros(micros.unsigned_abs());
+        // Connections to bootstrap servers have no node id yet.
+        let known = statistics.brokers.values().filter(|broker| broker.nodeid >= 0);
+        let brokers: Vec<BrokerState> = known
+            .map(|broker| {
+                let window = broker.rtt.as_ref().filter(|window| window.cnt > 0);
+                BrokerState {
+                    id: broker.nodeid,
+                    connected: broker.state == "UP",
+                    rtt: window.map(|window| (micros(window.p50), micros(window.p99))),
+                }
+            })
+            .collect();
+        observer.brokers(self.client, &brokers);
     }
 
     fn token(&self) -> Result<OAuthToken, Box<dyn Error>> {

@@ -56,7 +56,7 @@ impl Lookup {
         Ok(Arc::new(Self { requests, thread: Some(thread) }))
     }
 
-    /// Asks where `partitions` stand; the answer comes as [`Event::Located`], however long it takes.
+    /// Asks where `partitions` stand; the answer is an [`Event::Located`], however long it takes.
     pub(super) fn locate(&self, request: u64, partitions: Vec<i32>) {
         // The thread ends only after `Stop`, when no answer is awaited any more.
         let _ = self.requests.send(Request::Locate(request, partitions));

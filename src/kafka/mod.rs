@@ -23,13 +23,19 @@ pub mod tail;
 mod waker;
 
 pub use consumer::DelayConsumer;
-pub use context::{ClientName, Observer};
+pub use context::{BrokerState, ClientName, Observer};
 pub use error::code_name;
 pub use lookup::Lookup;
 pub use port::{Event, Fetched, KafkaPort, Located, LogRange, Port, PortError, SendError};
 pub use producer::{ForwardProducer, ForwardStyle};
 pub use record::{HeaderList, KafkaRecord};
 pub use waker::Waker;
+
+/// What the librdkafka that is linked in was built with; the error is for people.
+pub fn library_features() -> Result<String, String> {
+    let config = rdkafka::ClientConfig::new().create_native_config();
+    config.and_then(|config| config.get("builtin.features")).map_err(|error| error.to_string())
+}
 
 /// Version of the librdkafka that is linked in.
 pub fn library_version() -> String {

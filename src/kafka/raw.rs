@@ -15,6 +15,8 @@ use rdkafka::client::OAuthToken;
 use rdkafka::message::{BorrowedHeaders, OwnedHeaders};
 use rdkafka::types::{RDKafka, RDKafkaErrorCode as Code, RDKafkaRespErr};
 
+use crate::engine::HeaderVisitor;
+
 fn handle(headers: &BorrowedHeaders) -> *mut sys::rd_kafka_headers_t {
     ptr::from_ref(headers).cast_mut().cast()
 }
@@ -23,7 +25,7 @@ fn handle(headers: &BorrowedHeaders) -> *mut sys::rd_kafka_headers_t {
 ///
 /// librdkafka hands out names as C strings: one with a NUL inside is shown up to the NUL. It is
 /// still forwarded whole, since header lists are copied by librdkafka itself.
-pub(super) fn visit(headers: &BorrowedHeaders, visit: &mut dyn FnMut(&[u8], Option<&[u8]>)) {
+pub(super) fn visit(headers: &BorrowedHeaders, visit: &mut HeaderVisitor<'_>) {
     let handle = handle(headers);
     for index in 0.. {
         let mut name: *const c_char = ptr::null();
@@ -57,7 +59,7 @@ pub(super) fn remove(headers: &mut OwnedHeaders, name: &CStr) {
 }
 
 /// Appends a header whose name may be any bytes.
-pub fn append(headers: &mut OwnedHeaders, name: &[u8], value: Option<&[u8]>) {
+pub(super) fn append(headers: &mut OwnedHeaders, name: &[u8], value: Option<&[u8]>) {
     let name_size = isize::try_from(name.len()).expect("a slice is at most isize::MAX");
     let (value, value_size) = match value {
         None => (ptr::null(), 0),

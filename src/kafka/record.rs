@@ -6,7 +6,7 @@ use rdkafka::message::{BorrowedHeaders, BorrowedMessage, OwnedHeaders, OwnedMess
 use rdkafka::{Message, Timestamp};
 
 use super::raw;
-use crate::engine::{ORIGIN_KEY, Record};
+use crate::engine::{HeaderVisitor, ORIGIN_KEY, Record};
 
 /// Header names and values in order.
 pub type HeaderList = Vec<(Vec<u8>, Option<Vec<u8>>)>;
@@ -102,7 +102,7 @@ impl Record for KafkaRecord<'_> {
         size
     }
 
-    fn visit_headers(&self, visit: &mut dyn FnMut(&[u8], Option<&[u8]>)) {
+    fn visit_headers(&self, visit: &mut HeaderVisitor<'_>) {
         if let Some(headers) = self.headers() {
             raw::visit(headers, visit);
         }

@@ -1,3 +1,5 @@
+//! Tests of formats and of collapsing repetitions.
+
 use std::io::Write;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};

@@ -1,3 +1,5 @@
+//! Tests of names, types and the documentation table.
+
 use std::collections::BTreeSet;
 
 use prometheus::proto::{MetricFamily, MetricType};
