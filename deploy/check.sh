@@ -55,11 +55,13 @@ find_promtool() {
     if ! command -v apt-get >/dev/null || ! command -v dpkg >/dev/null; then
         die "promtool is missing: install Prometheus's tools"
     fi
+    rm -rf "$TOOLS/prometheus"
     mkdir -p "$TOOLS/prometheus"
     (
-        cd "$TOOLS/prometheus"
+        cd "$TOOLS/prometheus" || exit 1
         apt-get download prometheus >/dev/null 2>&1 \
-            || { apt-get update -q >/dev/null && apt-get download prometheus; }
+            || { apt-get update -q >/dev/null && apt-get download prometheus >/dev/null; } \
+            || exit 1
         dpkg -x prometheus_*.deb .
     ) || die "cannot fetch promtool (Debian's package prometheus)"
     [[ -x $promtool ]] || die "Debian's package prometheus has no usr/bin/promtool"
@@ -105,9 +107,9 @@ build_context_is_complete() {
         grep -qx "!$file" .dockerignore || { echo ".dockerignore keeps $file back"; return 1; }
         cp -r "$file" "$context/" || return 1
     done < <(sed -n 's/^COPY \([^-].*\) [^ ]*$/\1/p' deploy/Dockerfile | tr ' ' '\n')
-    # Reads the manifest and looks for every target it names.
-    cargo metadata --quiet --offline --locked --no-deps --format-version 1 \
-        --manifest-path "$context/Cargo.toml" >/dev/null || return 1
+    # Reads the manifest, looks for the file of every target it names, and compiles nothing.
+    cargo fetch --quiet --offline --locked --target "$(rustc -vV | sed -n 's/^host: //p')" \
+        --manifest-path "$context/Cargo.toml" || return 1
     # Included by the program; tests are not part of the image.
     while IFS=: read -r file included; do
         [[ -f $context/$(dirname "$file")/$included ]] \
