@@ -66,6 +66,12 @@ pub fn wall_ms() -> i64 {
     i64::try_from(since_epoch().as_millis()).unwrap_or(i64::MAX)
 }
 
+/// Milliseconds since the wall clock read `moment_ms`, negative before, with fractions.
+pub fn since_wall_ms(moment_ms: i64) -> f64 {
+    // 2^53 ms are 285 000 years: no precision is lost.
+    since_epoch().as_secs_f64() * 1_000.0 - moment_ms as f64
+}
+
 fn since_epoch() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }

@@ -24,5 +24,6 @@ pub mod http;
 pub mod kafka;
 pub mod logging;
 pub mod metrics;
+pub mod shutdown;
 pub mod status;
 pub mod worker;

@@ -50,10 +50,14 @@ pub enum MissingOffset {
 pub struct WorkerConfig {
     /// Settings of the engine.
     pub engine: EngineConfig,
+    /// Partitions of the delay topic when the process started.
+    pub partitions: i32,
     /// How often the settled prefix is committed.
     pub commit_every: Duration,
     /// How long a revoked partition waits for its acknowledgements.
     pub drain_timeout: Duration,
+    /// How long a stop waits for acknowledgements.
+    pub stop_timeout: Duration,
     /// What to do with a committed offset that is not in the log.
     pub missing_offset: MissingOffset,
 }
@@ -67,6 +71,9 @@ pub enum WorkerError {
     /// A call that must not fail failed.
     #[error("the Kafka client refused a call: {0}")]
     Call(#[from] PortError),
+    /// The delay topic has more partitions than when the process started.
+    #[error("the delay topic has grown to {0} partitions or more; the process must start anew")]
+    PartitionsAdded(i32),
     /// Records are gone, and the configuration says to stop then.
     #[error(
         "partition {partition}: the group committed offset {committed}, but the log holds \
@@ -103,6 +110,7 @@ pub struct Worker<P: Port> {
     membership: Membership,
     reporter: Reporter,
     missing_offset: MissingOffset,
+    partitions: i32,
     /// A send for which the producer had no room.
     blocked_send: Option<Action>,
     sweep_at_ms: i64,
@@ -125,7 +133,8 @@ impl<P: Port> Worker<P> {
             engine: Engine::new(config.engine),
             port,
             commits: Commits::new(config.commit_every),
-            membership: Membership::new(config.drain_timeout),
+            membership: Membership::new(config.drain_timeout, config.stop_timeout),
+            partitions: config.partitions,
             reporter,
             missing_offset: config.missing_offset,
             blocked_send: None,

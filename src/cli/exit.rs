@@ -2,6 +2,7 @@
 
 use std::io;
 
+use crate::app::AppError;
 use crate::config::Problems;
 
 /// All went well.
@@ -39,6 +40,18 @@ impl Failure {
 impl From<Problems> for Failure {
     fn from(problems: Problems) -> Self {
         Self::new(CONFIG, problems.to_string())
+    }
+}
+
+impl From<AppError> for Failure {
+    fn from(error: AppError) -> Self {
+        let code = match &error {
+            AppError::Unavailable(_) => UNAVAILABLE,
+            AppError::Denied(_) => DENIED,
+            AppError::Config(_) => CONFIG,
+            AppError::Internal(_) => INTERNAL,
+        };
+        Self::new(code, error.to_string())
     }
 }
 

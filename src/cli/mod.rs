@@ -4,11 +4,16 @@
 mod check;
 mod completions;
 mod config;
+mod demo;
 pub mod exit;
 mod global;
+mod healthcheck;
 mod levels;
 mod man;
 mod output;
+mod run;
+mod send;
+mod topics;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -43,6 +48,17 @@ pub struct Cli {
 /// What the program can do.
 #[derive(Subcommand)]
 pub enum Command {
+    /// Run the daemon
+    Run(run::RunArgs),
+    /// Show the daemon at work on a broker inside this process; nothing else is needed
+    Demo(demo::DemoArgs),
+    /// Write one delayed record
+    Send(send::SendArgs),
+    /// Create or check the delay topic and the dead-letter topic
+    #[command(subcommand, after_help = topics::EXAMPLES)]
+    Topics(topics::TopicsCommand),
+    /// Ask a running daemon whether it is ready
+    Healthcheck(healthcheck::HealthcheckArgs),
     /// Check the configuration without a broker and report everything that is wrong with it
     Check(check::CheckArgs),
     /// Show settings: those in force, the defaults, the names of environment variables
@@ -58,6 +74,10 @@ pub enum Command {
 
 const EXAMPLES: &str = "\
 Examples:
+  kafka-delay demo
+  kafka-delay topics create -b kafka:9092
+  kafka-delay run -b kafka:9092
+  kafka-delay send -b kafka:9092 --delay 30s --to orders 'cancel 4711'
   kafka-delay check config.toml
   kafka-delay config show --origin
   kafka-delay config show --defaults > config.toml
@@ -83,6 +103,11 @@ pub fn run() -> ExitCode {
 
 fn dispatch(cli: &Cli, out: &mut impl Write) -> Result<(), Failure> {
     match &cli.command {
+        Command::Run(args) => run::run(args, &cli.global)?,
+        Command::Demo(args) => demo::run(args, &cli.global, out)?,
+        Command::Send(args) => send::run(args, &cli.global, out)?,
+        Command::Topics(command) => topics::run(command, &cli.global, out)?,
+        Command::Healthcheck(args) => healthcheck::run(args, &cli.global, out)?,
         Command::Check(args) => check::run(args, &cli.global, out)?,
         Command::Config(command) => config::run(command, &cli.global, out)?,
         Command::Levels(args) => levels::run(args, &cli.global, out)?,

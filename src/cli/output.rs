@@ -48,6 +48,11 @@ pub(super) fn table(header: &[&str]) -> Table {
     table
 }
 
+/// Prints one line.
+pub(super) fn print_line(out: &mut impl Write, line: &str) -> io::Result<()> {
+    writeln!(out, "{line}")
+}
+
 /// Prints `table` without blanks at the ends of its lines.
 pub(super) fn print(table: &Table, out: &mut impl Write) -> io::Result<()> {
     for line in table.to_string().lines() {

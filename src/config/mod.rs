@@ -86,6 +86,13 @@ pub struct Setting {
     pub origin: Origin,
 }
 
+impl Setting {
+    /// Whether it was set rather than left at its default.
+    pub fn is_set(&self) -> bool {
+        self.origin != Origin::Default
+    }
+}
+
 impl Default for Config {
     fn default() -> Self {
         let values = Reference::get().defaults();

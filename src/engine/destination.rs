@@ -1,16 +1,16 @@
 //! Which topics the daemon may write to.
 //!
 //! The destination comes from a header, so any producer of the delay topic makes the daemon write
-//! with its own rights. Names are therefore checked, and an allow and a deny list decide; deny wins.
-//! Always denied: the dead-letter topic and names that begin with `__` (Kafka's own topics). The
-//! delay topic itself is a loop.
+//! with its own rights. Names are therefore checked, and an allow and a deny list decide; deny
+//! wins. Always denied: the dead-letter topic and names that begin with `__` (Kafka's own topics).
+//! The delay topic itself is a loop.
 
 use regex::Regex;
 
 use super::reject::{RejectReason, Rejection};
 
 /// Longest topic name Kafka accepts (`Topic.MAX_NAME_LENGTH`).
-pub const MAX_TOPIC_NAME_BYTES: usize = 249;
+pub(super) const MAX_TOPIC_NAME_BYTES: usize = 249;
 
 /// Whether `name` is a topic name Kafka accepts: `[a-zA-Z0-9._-]{1,249}`, not `.` or `..`.
 pub fn is_legal_topic_name(name: &str) -> bool {

@@ -7,10 +7,10 @@ use std::fmt;
 use std::time::Duration;
 
 /// A delay longer than this is taken for a mistake (`1M` instead of `1m`).
-pub const MAX_DELAY: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+pub(super) const MAX_DELAY: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 /// More levels than this are taken for a mistake; it also bounds the metric series of one instance.
-pub const MAX_LEVELS: usize = 256;
+pub(super) const MAX_LEVELS: usize = 256;
 
 /// One delay level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -40,7 +40,7 @@ pub use action::{Action, Form, Notice, Outgoing, Refusal, Ticket};
 pub use destination::{DestinationPolicy, TopicPattern, is_legal_topic_name};
 pub use destinations::RetryPolicy;
 pub use engine::{Engine, EngineConfig};
-pub use envelope::{CONTROL_HEADERS, KeySource, ORIGIN_KEY};
+pub use envelope::{CONTROL_HEADERS, KeySource, ORIGIN_KEY, ORIGIN_TOPIC};
 pub use isolation::Trouble;
 pub use lane::{Lane, Offered, Phase};
 pub use level::{Level, LevelTable, LevelTableError};

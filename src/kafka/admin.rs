@@ -1,13 +1,20 @@
 //! Topic settings: read for the checks at start-up, written by `topics create`.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use rdkafka::ClientConfig;
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, ResourceSpecifier, TopicReplication};
-use rdkafka::client::DefaultClientContext;
+use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::{KafkaError, KafkaResult};
 use rdkafka::types::RDKafkaErrorCode;
+
+use super::context::{ClientName, LookupContext, Shared};
+use super::settings::Clients;
+use super::{oauth, raw};
+use crate::config::Config;
 
 /// What is known of a topic.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,6 +44,15 @@ pub enum TopicError {
     },
 }
 
+/// Why the cluster did not answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConnectError {
+    /// Waiting does not help: credentials or certificates are refused.
+    pub denied: bool,
+    /// For people.
+    pub cause: String,
+}
+
 /// A topic to be made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TopicPlan {
@@ -52,7 +68,10 @@ pub struct TopicPlan {
 
 /// Reads and makes topics.
 pub struct Admin {
-    client: AdminClient<DefaultClientContext>,
+    client: AdminClient<LookupContext>,
+    /// Asks for metadata; unlike the admin client, it tells why a connection fails.
+    prober: BaseConsumer<LookupContext>,
+    topic: String,
     timeout: Duration,
 }
 
@@ -63,14 +82,46 @@ impl std::fmt::Debug for Admin {
 }
 
 impl Admin {
-    /// A client whose calls take at most `timeout`.
-    pub fn new(settings: &ClientConfig, timeout: Duration) -> KafkaResult<Self> {
-        Ok(Self { client: settings.create()?, timeout })
+    /// A client whose calls take at most `kafka.request_timeout`.
+    pub fn new(settings: &ClientConfig, config: &Config) -> KafkaResult<Self> {
+        let (events, _) = channel();
+        let clients = Clients::new(config, events, Arc::default(), None);
+        let context = || LookupContext(Shared::new(ClientName::Lookup, &clients));
+        let client: AdminClient<LookupContext> = settings.create_with_context(context())?;
+        if let Some(file) = &clients.token_file {
+            // Nobody polls this short-lived client for token requests: it gets one for its life.
+            let token = oauth::read_token(file).map_err(KafkaError::ClientCreation)?;
+            raw::set_token(client.inner().native_ptr(), &token);
+        }
+        let prober = settings.create_with_context(context())?;
+        let (topic, timeout) = (config.source.topic.clone(), config.kafka.request_timeout);
+        Ok(Self { client, prober, topic, timeout })
     }
 
-    /// Waits for the cluster's first answer. Blocks for up to the timeout.
-    pub fn connect(&self) -> KafkaResult<()> {
-        self.client.inner().fetch_metadata(Some("__kafka_delay_probe"), self.timeout).map(drop)
+    /// Asks for the cluster's first answer. Blocks for up to `timeout`.
+    pub fn connect(&self, timeout: Duration) -> Result<(), ConnectError> {
+        // Serves token requests, and shows what went wrong before.
+        let mut cause = None;
+        while let Some(polled) = self.prober.poll(Duration::ZERO) {
+            cause = polled.err().and_then(|error| error.rdkafka_error_code()).or(cause);
+        }
+        match self.prober.fetch_metadata(Some(&self.topic), timeout) {
+            Ok(_) => Ok(()),
+            Err(error) => {
+                while let Some(polled) = self.prober.poll(Duration::ZERO) {
+                    let code = polled.err().and_then(|error| error.rdkafka_error_code());
+                    cause = match (code, cause) {
+                        (_, Some(known)) if is_denied(known) => cause,
+                        (Some(code), _) => Some(code),
+                        (None, _) => cause,
+                    };
+                }
+                Err(ConnectError {
+                    denied: cause.is_some_and(is_denied),
+                    cause: cause.map_or_else(|| error.to_string(), |code| code.to_string()),
+                })
+            }
+        }
     }
 
     /// Partitions and settings of `topic`.
@@ -80,12 +131,12 @@ impl Admin {
         Ok(TopicState { partitions, settings })
     }
 
-    fn partitions(&self, topic: &str) -> Result<i32, TopicError> {
+    /// Number of partitions of `topic`.
+    pub fn partitions(&self, topic: &str) -> Result<i32, TopicError> {
         let unavailable =
             |cause: String| TopicError::Unavailable { topic: topic.to_owned(), cause };
         let metadata = self
-            .client
-            .inner()
+            .prober
             .fetch_metadata(Some(topic), self.timeout)
             .map_err(|error| unavailable(error.to_string()))?;
         let entry = metadata.topics().iter().find(|entry| entry.name() == topic);
@@ -136,4 +187,13 @@ impl Admin {
             None => Err(KafkaError::AdminOpCreation("no answer for the topic".to_owned())),
         }
     }
+}
+
+fn is_denied(code: RDKafkaErrorCode) -> bool {
+    matches!(
+        code,
+        RDKafkaErrorCode::Authentication
+            | RDKafkaErrorCode::SaslAuthenticationFailed
+            | RDKafkaErrorCode::SSL
+    )
 }

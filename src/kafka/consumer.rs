@@ -10,13 +10,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rdkafka::consumer::base_consumer::PartitionQueue;
-use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
+use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::{KafkaError, KafkaResult};
 use rdkafka::types::RDKafkaErrorCode;
 use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 
 use super::context::{ClientName, DelayContext, Shared};
 use super::port::{Fetched, PortError};
+use super::raw;
 use super::record::KafkaRecord;
 use super::settings::Clients;
 
@@ -186,8 +187,8 @@ impl DelayConsumer {
             list.add_partition_offset(&self.topic, *partition, Offset::Offset(*offset))
                 .map_err(|error| port_error("commit", &error))?;
         }
-        let started = self.consumer.commit(&list, CommitMode::Async);
-        started.map_err(|error| port_error("commit", &error))
+        raw::commit(self.consumer.client().native_ptr(), &list)
+            .map_err(|code| PortError { call: "commit", cause: code.to_string() })
     }
 
     fn seek(&self, partition: i32, offset: i64) -> Result<(), PortError> {

@@ -17,7 +17,9 @@ mod port;
 mod producer;
 mod raw;
 mod record;
+pub mod sender;
 pub mod settings;
+pub mod tail;
 mod waker;
 
 pub use consumer::DelayConsumer;
@@ -28,6 +30,11 @@ pub use port::{Event, Fetched, KafkaPort, Located, LogRange, Port, PortError, Se
 pub use producer::{ForwardProducer, ForwardStyle};
 pub use record::{HeaderList, KafkaRecord};
 pub use waker::Waker;
+
+/// Version of the librdkafka that is linked in.
+pub fn library_version() -> String {
+    rdkafka::util::get_rdkafka_version().1
+}
 
 /// Prefix of the headers that a dead-lettered record carries.
 pub const DEAD_LETTER_PREFIX: &str = "kafka_delay_dlq_";

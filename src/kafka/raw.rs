@@ -6,12 +6,14 @@
 
 #![allow(unsafe_code, reason = "the one module that calls librdkafka directly")]
 
-use std::ffi::{CStr, c_char, c_void};
+use std::ffi::{CStr, CString, c_char, c_void};
 use std::ptr;
 
+use rdkafka::TopicPartitionList;
 use rdkafka::bindings as sys;
+use rdkafka::client::OAuthToken;
 use rdkafka::message::{BorrowedHeaders, OwnedHeaders};
-use rdkafka::types::RDKafkaRespErr;
+use rdkafka::types::{RDKafka, RDKafkaErrorCode as Code, RDKafkaRespErr};
 
 fn handle(headers: &BorrowedHeaders) -> *mut sys::rd_kafka_headers_t {
     ptr::from_ref(headers).cast_mut().cast()
@@ -72,6 +74,49 @@ pub fn append(headers: &mut OwnedHeaders, name: &[u8], value: Option<&[u8]>) {
             name_size,
             value,
             value_size,
+        );
+    }
+}
+
+/// Starts a commit of `offsets` whose result arrives at the consumer's queue, and so at
+/// `ConsumerContext::commit_callback`. The safe asynchronous commit never calls that: librdkafka
+/// reports its result only to a C callback, which rust-rdkafka does not set.
+pub(super) fn commit(client: *mut RDKafka, offsets: &TopicPartitionList) -> Result<(), Code> {
+    // SAFETY: the client is alive; librdkafka copies the list and counts its own reference to the
+    // queue; without a callback the result becomes an event.
+    let error = unsafe {
+        let queue = sys::rd_kafka_queue_get_consumer(client);
+        let error = sys::rd_kafka_commit_queue(client, offsets.ptr(), queue, None, ptr::null_mut());
+        sys::rd_kafka_queue_destroy(queue);
+        error
+    };
+    match error {
+        RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR => Ok(()),
+        error => Err(error.into()),
+    }
+}
+
+/// Gives a client its OAUTHBEARER token. A token with a NUL inside, or one that librdkafka refuses,
+/// is left out: connecting then fails and says so.
+pub(super) fn set_token(client: *mut RDKafka, token: &OAuthToken) {
+    let (Ok(value), Ok(principal)) =
+        (CString::new(token.token.as_str()), CString::new(token.principal_name.as_str()))
+    else {
+        return;
+    };
+    let mut reason = [0 as c_char; 256];
+    // SAFETY: the client is alive; the strings are NUL-terminated and copied by librdkafka; no
+    // extensions are passed; `reason` is writable for its stated size.
+    unsafe {
+        sys::rd_kafka_oauthbearer_set_token(
+            client,
+            value.as_ptr(),
+            token.lifetime_ms,
+            principal.as_ptr(),
+            ptr::null_mut(),
+            0,
+            reason.as_mut_ptr(),
+            reason.len(),
         );
     }
 }

@@ -134,7 +134,7 @@ pub fn lookup(config: &Config) -> ClientConfig {
         .set("enable.auto.commit", "false")
         .set("isolation.level", "read_committed")
         .set("allow.auto.create.topics", "false")
-        .remove("statistics.interval.ms");
+        .set("statistics.interval.ms", "0");
     client
 }
 

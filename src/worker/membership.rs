@@ -49,6 +49,7 @@ struct Relocation {
 #[derive(Debug)]
 pub(super) struct Membership {
     drain_timeout_ms: i64,
+    stop_timeout_ms: i64,
     pending: Pending,
     /// Assigned partitions whose fetch position left the log.
     relocating: Vec<Relocation>,
@@ -68,9 +69,11 @@ pub(super) enum Progress {
 }
 
 impl Membership {
-    pub(super) fn new(drain_timeout: Duration) -> Self {
+    pub(super) fn new(drain_timeout: Duration, stop_timeout: Duration) -> Self {
+        let millis = |limit: Duration| i64::try_from(limit.as_millis()).unwrap_or(i64::MAX);
         Self {
-            drain_timeout_ms: i64::try_from(drain_timeout.as_millis()).unwrap_or(i64::MAX),
+            drain_timeout_ms: millis(drain_timeout),
+            stop_timeout_ms: millis(stop_timeout),
             pending: Pending::Nothing,
             relocating: Vec::new(),
             next_request: 0,
@@ -112,6 +115,9 @@ impl<P: Port> Worker<P> {
             self.reporter.assigned(&[], 0);
             // Also for none: librdkafka waits for the call. While stopping nothing is taken over.
             return Ok(self.port.assign(&[])?);
+        }
+        if let Some(added) = partitions.iter().find(|partition| **partition >= self.partitions) {
+            return Err(WorkerError::PartitionsAdded(added + 1));
         }
         let request = self.membership.request();
         self.port.locate(request, partitions.clone());
@@ -207,8 +213,8 @@ impl<P: Port> Worker<P> {
 
     fn progress_stop(&mut self, since_ms: i64, steady_ms: i64) -> Progress {
         let waited_ms = steady_ms - since_ms;
-        let timed_out = waited_ms >= self.membership.drain_timeout_ms;
-        let given_up = waited_ms >= self.membership.drain_timeout_ms + COMMIT_TIMEOUT_MS;
+        let timed_out = waited_ms >= self.membership.stop_timeout_ms;
+        let given_up = waited_ms >= self.membership.stop_timeout_ms + COMMIT_TIMEOUT_MS;
         let drained = self.engine.lanes().all(crate::engine::Lane::is_drained);
         let waits = !(drained || timed_out) || self.commits.is_under_way(steady_ms);
         if waits && !given_up {

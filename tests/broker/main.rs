@@ -1,0 +1,7 @@
+//! Tests against a real Apache Kafka, one module a subject. See `tests/support` for how they run.
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, unreachable_pub, reason = "test code")]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod fixture;

@@ -1,0 +1,170 @@
+//! The compiled `kafka-delay run` as a child process, configured through its environment.
+
+use std::collections::BTreeMap;
+use std::process::{Command, ExitStatus};
+use std::time::Duration;
+
+use super::ports::{self, Port};
+use super::process::Process;
+use super::wait::{eventually, unique};
+use super::{Client, http, workspace};
+
+/// Start, first contact with the cluster, first assignment.
+const READY_DEADLINE: Duration = Duration::from_secs(60);
+
+/// The settings of a daemon. Start it as often as members are wanted: all are of one group.
+#[derive(Debug, Clone)]
+pub struct DaemonConfig {
+    /// Its consumer group, of which no other test knows.
+    pub group: String,
+    environment: BTreeMap<String, String>,
+    arguments: Vec<String>,
+}
+
+impl DaemonConfig {
+    /// A daemon on this cluster and delay topic, with a group and a dead-letter topic of its own:
+    /// `<delay topic>_dlq`, which the test creates if it wants one.
+    pub fn new(client: &Client, delay_topic: &str) -> Self {
+        let group = unique("daemon");
+        let config =
+            Self { group: group.clone(), environment: BTreeMap::new(), arguments: Vec::new() };
+        let config = config
+            .set("kafka.bootstrap_servers", &client.bootstrap)
+            .set("source.topic", delay_topic)
+            .set("source.group_id", &group)
+            .set("dead_letter.topic", &format!("{delay_topic}_dlq"))
+            .set("log.filter", "info,kafka_delay=debug")
+            .set("log.format", "text");
+        match &client.credentials {
+            None => config,
+            Some((user, password)) => config
+                .set("kafka.sasl.mechanism", "SCRAM-SHA-512")
+                .set("kafka.sasl.username", user)
+                .set("kafka.sasl.password", password),
+        }
+    }
+
+    /// A setting as `section.key`, passed as `KAFKA_DELAY__SECTION__KEY`.
+    pub fn set(mut self, key: &str, value: &str) -> Self {
+        let variable = format!("KAFKA_DELAY__{}", key.to_uppercase().replace('.', "__"));
+        self.environment.insert(variable, value.to_owned());
+        self
+    }
+
+    /// A further command line argument, after `run`.
+    pub fn argument(mut self, argument: &str) -> Self {
+        self.arguments.push(argument.to_owned());
+        self
+    }
+
+    /// Starts a daemon and returns at once.
+    #[track_caller]
+    pub fn start(&self) -> Daemon {
+        let http = ports::reserve();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kafka-delay"));
+        command.arg("run").args(&self.arguments);
+        // Settings of the developer's own shell must not leak in.
+        for (variable, _) in std::env::vars().filter(|(name, _)| name.starts_with("KAFKA_DELAY")) {
+            command.env_remove(variable);
+        }
+        command.env("KAFKA_DELAY__HTTP__LISTEN", format!("127.0.0.1:{}", http.number));
+        command.envs(&self.environment);
+        let log = workspace::new_dir("daemon").join("daemon.log");
+        Daemon { process: Process::spawn("daemon", command, &log), http }
+    }
+
+    /// Starts a daemon and waits until it says that it is ready.
+    #[track_caller]
+    pub fn start_ready(&self) -> Daemon {
+        let daemon = self.start();
+        daemon.wait_ready();
+        daemon
+    }
+}
+
+/// A daemon; killed when dropped.
+pub struct Daemon {
+    process: Process,
+    http: Port,
+}
+
+impl Daemon {
+    /// The process id.
+    pub fn pid(&self) -> i32 {
+        self.process.pid()
+    }
+
+    /// Everything it has logged.
+    pub fn log(&self) -> String {
+        self.process.log()
+    }
+
+    /// Sends a signal: `libc::SIGTERM`, `SIGSTOP`, `SIGCONT`, ...
+    #[track_caller]
+    pub fn signal(&self, signal: i32) {
+        self.process.signal(signal);
+    }
+
+    /// `kill -9`.
+    pub fn kill(&self) {
+        self.process.kill();
+    }
+
+    /// SIGTERM, and waits for a clean end.
+    #[track_caller]
+    pub fn stop(&self, deadline: Duration) {
+        self.signal(libc::SIGTERM);
+        let status = self.wait_exit(deadline);
+        assert!(status.success(), "after SIGTERM: {status}");
+    }
+
+    /// Waits for its end; `code()` of the answer is `None` when a signal killed it.
+    #[track_caller]
+    pub fn wait_exit(&self, deadline: Duration) -> ExitStatus {
+        self.process.wait(deadline)
+    }
+
+    /// Whether it still runs.
+    pub fn is_running(&self) -> bool {
+        self.process.exit_status().is_none()
+    }
+
+    /// Status and body of an endpoint, or why there was no answer.
+    pub fn http_get(&self, path: &str) -> Result<(u16, String), String> {
+        http::http_get(self.http.number, path)
+    }
+
+    /// Waits until `/readyz` answers 200.
+    #[track_caller]
+    pub fn wait_ready(&self) {
+        eventually(READY_DEADLINE, || {
+            if let Some(status) = self.process.exit_status() {
+                panic!("the daemon ended before it was ready: {status}");
+            }
+            match self.http_get("/readyz")? {
+                (200, _) => Ok(()),
+                (status, body) => Err(format!("/readyz: {status} {body}")),
+            }
+        });
+    }
+
+    /// The sum of the series of that name that carry all of `labels`; `None` when there is none.
+    pub fn metric(&self, name: &str, labels: &[(&str, &str)]) -> Option<f64> {
+        let (_, text) = self.http_get("/metrics").ok()?;
+        http::metric(&text, name, labels)
+    }
+
+    /// Waits until a metric is at least `value`.
+    #[track_caller]
+    pub fn wait_metric(&self, name: &str, labels: &[(&str, &str)], value: f64, deadline: Duration) {
+        eventually(deadline, || match self.metric(name, labels) {
+            Some(found) if found >= value => Ok(()),
+            found => Err(format!("{name}{labels:?} is {found:?}, not yet {value}")),
+        });
+    }
+
+    /// Its memory in use, in bytes (Linux).
+    pub fn resident_bytes(&self) -> u64 {
+        self.process.resident_bytes()
+    }
+}
