@@ -1,0 +1,283 @@
+//! Documentation that names something of the code must name what is there: modules, tests, limits,
+//! settings, metrics, reasons, exit codes, log lines, and other documents.
+#![allow(clippy::unwrap_used, reason = "test code")]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use kafka_delay::cli::exit;
+use kafka_delay::config::{self, Config};
+use kafka_delay::engine::{CONTROL_HEADERS, RejectReason};
+use regex::Regex;
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// Files below `folder` that end in `ending`, relative to the project.
+fn files(folder: &str, ending: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut folders: Vec<PathBuf> = vec![root().join(folder)];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.to_str().unwrap().ends_with(ending) {
+                found.push(path.strip_prefix(root()).unwrap().to_str().unwrap().to_owned());
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+fn documents() -> Vec<String> {
+    let mut documents = files("docs", ".md");
+    documents.push("README.md".to_owned());
+    documents
+}
+
+/// All source text, tests included.
+fn sources() -> String {
+    let files = files("src", ".rs").into_iter().chain(files("tests", ".rs"));
+    files.map(|path| read(&path)).collect()
+}
+
+/// Everything between two backticks of a text, code blocks left out.
+fn quoted(text: &str) -> BTreeSet<String> {
+    let blocks = Regex::new(r"(?s)```.*?```").unwrap();
+    let text = blocks.replace_all(text, "");
+    let quotes = Regex::new("`([^`\n]+)`").unwrap();
+    quotes.captures_iter(&text).map(|found| found[1].to_owned()).collect()
+}
+
+fn assert_none(problems: Vec<String>) {
+    assert!(problems.is_empty(), "\n{}\n", problems.join("\n"));
+}
+
+#[test]
+fn the_architecture_names_every_module_and_no_other() {
+    let named = quoted(&read("docs/architecture.md"));
+    let mut modules = BTreeSet::new();
+    for entry in fs::read_dir(root().join("src")).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+        modules.insert(format!("src/{name}{}", if path.is_dir() { "/" } else { "" }));
+    }
+    assert!(modules.len() > 10, "{modules:?}");
+    let missing = modules.difference(&named).map(|module| format!("not named: {module}"));
+    let top = Regex::new(r"^src/[a-z_]+(\.rs|/)$").unwrap();
+    let gone = named.difference(&modules).filter(|name| top.is_match(name));
+    assert_none(missing.chain(gone.map(|module| format!("not there: {module}"))).collect());
+}
+
+#[test]
+fn the_architecture_names_files_and_functions_that_exist() {
+    let sources = files("src", ".rs");
+    let text: String = sources.iter().map(|path| read(path)).collect();
+    let file = Regex::new(r"^(?:[a-z_]+/)?[a-z_]+\.rs$").unwrap();
+    let function = Regex::new(r"^[A-Z][A-Za-z]+::([a-z_]+)$").unwrap();
+    let mut problems = Vec::new();
+    for name in quoted(&read("docs/architecture.md")) {
+        let ending = format!("/{}", name.trim_start_matches("src/"));
+        let ours = file.is_match(&name) && !name.starts_with("tests/");
+        if ours && !sources.iter().any(|path| path.ends_with(&ending)) {
+            problems.push(format!("no file {name}"));
+        }
+        if let Some(found) = function.captures(&name)
+            && !text.contains(&format!("fn {}(", &found[1]))
+        {
+            problems.push(format!("no function {name}"));
+        }
+    }
+    assert_none(problems);
+}
+
+#[test]
+fn paths_in_the_source_exist() {
+    let path = Regex::new(r"^(src|deploy|docs)/[a-z_/.-]+\.[a-z]+$").unwrap();
+    let mut problems = Vec::new();
+    for document in documents() {
+        for name in quoted(&read(&document)).iter().filter(|name| path.is_match(name)) {
+            if !root().join(name).exists() {
+                problems.push(format!("{document}: {name} does not exist"));
+            }
+        }
+    }
+    assert_none(problems);
+}
+
+/// The anchor that GitHub makes of a heading.
+fn anchor(heading: &str) -> String {
+    let kept = heading.chars().filter(|char| char.is_alphanumeric() || " -_".contains(*char));
+    kept.collect::<String>().trim().to_lowercase().replace(' ', "-")
+}
+
+#[test]
+fn links_between_documents_lead_somewhere() {
+    let link = Regex::new(r"\]\(([^)\s]+)\)").unwrap();
+    let mut problems = Vec::new();
+    for document in documents() {
+        let text = read(&document);
+        for target in link.captures_iter(&text).map(|found| found[1].to_owned()) {
+            if target.contains("://") {
+                continue;
+            }
+            let (file, fragment) = target.split_once('#').unwrap_or((&target, ""));
+            let here = root().join(&document);
+            let path = if file.is_empty() { here } else { here.parent().unwrap().join(file) };
+            let headings = || fs::read_to_string(&path).unwrap_or_default();
+            if !path.exists() {
+                problems.push(format!("{document}: {target} does not exist"));
+            } else if !fragment.is_empty()
+                && !headings()
+                    .lines()
+                    .filter(|line| line.starts_with('#'))
+                    .any(|line| anchor(line.trim_start_matches('#')) == fragment)
+            {
+                problems.push(format!("{document}: {target} has no such heading"));
+            }
+        }
+    }
+    assert_none(problems);
+}
+
+#[test]
+fn tests_that_prove_something_exist() {
+    let name = Regex::new("^[a-z0-9]+(_[a-z0-9]+){3,}$").unwrap();
+    let sources = sources();
+    let mut problems = Vec::new();
+    let mut found = 0;
+    for document in ["docs/guarantees.md", "docs/testing.md"] {
+        let named = quoted(&read(document));
+        for test in named.iter().filter(|test| name.is_match(test) && !is_metric(test)) {
+            found += 1;
+            if !sources.contains(&format!("fn {test}(")) {
+                problems.push(format!("{document}: no test is called {test}"));
+            }
+        }
+    }
+    assert!(found > 50, "{found}");
+    assert_none(problems);
+}
+
+#[test]
+fn limits_are_those_of_the_code() {
+    let limit = Regex::new("`([A-Z][A-Z_]+)` = ([0-9]+)").unwrap();
+    let constant = Regex::new(r"const ([A-Z][A-Z_]+): [a-z0-9]+ = ([0-9_]+);").unwrap();
+    let sources = sources();
+    let constants: BTreeSet<(String, String)> = constant
+        .captures_iter(&sources)
+        .map(|found| (found[1].to_owned(), found[2].replace('_', "")))
+        .collect();
+    let text = read("docs/guarantees.md");
+    let named: BTreeSet<_> = limit
+        .captures_iter(&text)
+        .map(|found| (found[1].to_owned(), found[2].to_owned()))
+        .collect();
+    assert!(named.len() >= 10, "{named:?}");
+    assert_none(named.difference(&constants).map(|limit| format!("{limit:?}")).collect());
+}
+
+#[test]
+fn settings_in_the_documents_exist() {
+    let keys: BTreeSet<String> = config::keys().map(|(path, ..)| path.to_owned()).collect();
+    let sections: BTreeSet<&str> = keys.iter().map(|key| key.split('.').next().unwrap()).collect();
+    let key = Regex::new(r"^([a-z_]+\.)+[a-z_]+").unwrap();
+    let file = Regex::new(r"\.(rs|md|toml|sh|yml)$").unwrap();
+    let mut problems = Vec::new();
+    for document in documents() {
+        for name in quoted(&read(&document)) {
+            let Some(path) = key.find(&name).map(|found| found.as_str()) else { continue };
+            let ours = sections.contains(path.split('.').next().unwrap());
+            if ours && !file.is_match(path) && !keys.contains(path) {
+                problems.push(format!("{document}: there is no setting {path}"));
+            }
+        }
+    }
+    assert_none(problems);
+}
+
+fn is_metric(name: &str) -> bool {
+    name.starts_with("kafka_delay_") && !name.starts_with("kafka_delay_dlq_")
+}
+
+#[test]
+fn metrics_in_the_documents_exist() {
+    let manual = quoted(&read("docs/metrics.md"));
+    let mut problems = Vec::new();
+    for document in documents() {
+        for name in quoted(&read(&document)) {
+            let metric = name.split('{').next().unwrap();
+            if is_metric(metric) && !manual.contains(metric) {
+                problems.push(format!("{document}: docs/metrics.md has no {metric}"));
+            }
+        }
+    }
+    assert_none(problems);
+}
+
+#[test]
+fn the_wire_contract_has_every_reason_header_and_level() {
+    let text = read("docs/wire-contract.md");
+    let dead_letter = Regex::new(r#"c"(kafka_delay_dlq_[a-z]+)""#).unwrap();
+    let producer = read("src/kafka/producer.rs");
+    let headers = dead_letter.captures_iter(&producer).map(|found| found[1].to_owned());
+    let reasons = RejectReason::ALL.iter().map(|reason| reason.name().to_owned());
+    let control = CONTROL_HEADERS.iter().map(|name| format!("header `{name}"));
+    let rows = headers.map(|name| format!("| `{name}` |"));
+    let rows = rows.chain(reasons.map(|name| format!("| `{name}` |"))).chain(control);
+    assert_none(rows.filter(|row| !text.contains(row)).collect());
+
+    let levels = Config::default().delay.levels;
+    let delays: Vec<String> = levels.iter().map(|level| level.label()).collect();
+    assert!(text.contains(&format!("| delay | {} |", delays.join(" | "))), "{delays:?}");
+    assert!(read("README.md").contains(&format!("by default: {},", delays.join(" "))));
+}
+
+#[test]
+fn every_exit_code_is_explained() {
+    let text = read("docs/operations.md");
+    let codes = [
+        exit::OK,
+        exit::FAILED,
+        exit::USAGE,
+        exit::UNAVAILABLE,
+        exit::INTERNAL,
+        exit::DENIED,
+        exit::CONFIG,
+    ];
+    for code in codes {
+        assert!(text.contains(&format!("\n| {code} | ")), "{code}");
+    }
+    let constants = read("src/cli/exit.rs").matches("pub const ").count();
+    assert_eq!(constants, codes.len());
+}
+
+#[test]
+fn log_lines_that_matter_are_written() {
+    let text = read("docs/operations.md");
+    let (_, section) = text.split_once("## Log lines that matter").unwrap();
+    let (section, _) = section.split_once("\n## ").unwrap();
+    let sources = sources();
+    let lines = section.lines().filter(|line| line.starts_with("| ")).skip(1);
+    let lines: BTreeSet<String> =
+        lines.flat_map(|line| quoted(line.split('|').nth(2).unwrap())).collect();
+    assert!(lines.len() > 8, "{lines:?}");
+    assert_none(lines.into_iter().filter(|line| !sources.contains(line.as_str())).collect());
+}
+
+#[test]
+fn every_decision_is_listed() {
+    let index = read("docs/adr/README.md");
+    for path in files("docs/adr", ".md") {
+        let name = path.strip_prefix("docs/adr/").unwrap();
+        assert!(name == "README.md" || index.contains(&format!("]({name})")), "{name}");
+    }
+}
