@@ -2,7 +2,8 @@
 //!
 //! One pass: serve the client's callbacks, handle what happened, let the engine do what is due,
 //! read records for lanes that want one, commit what is settled, say when to come back. Passes
-//! never block; between them the engine thread sleeps until a due time, an event, or [`SERVE_EVERY`].
+//! never block; between them the engine thread sleeps until a due time or an event, at most for
+//! [`SERVE_EVERY`].
 
 mod commits;
 mod membership;

@@ -100,6 +100,7 @@ pub struct Destinations {
     table: Vec<Destination>,
     by_name: HashMap<Arc<str>, DestinationId>,
     free: Vec<DestinationId>,
+    /// Destinations whose records wait for a round.
     isolated: Vec<DestinationId>,
 }
 
@@ -209,7 +210,6 @@ impl Destinations {
         let destination = &mut self.table[id.0];
         destination.under_way -= 1;
         if destination.isolation.is_none() {
-            self.isolated.push(id);
             destination.isolation = Some(Box::new(Isolation::new(trouble, steady_ms, policy)));
         }
         let isolation = destination.isolation.as_mut().expect("made above");
@@ -221,6 +221,7 @@ impl Destinations {
         }
         let lasting = matches!(trouble, Trouble::UnknownTopic | Trouble::Unauthorized);
         let may_reject = destination.role == Role::Origin;
+        isolation.condemned &= lasting;
         if may_reject && lasting && steady_ms.saturating_sub(isolation.since_ms) >= policy.grace_ms
         {
             isolation.condemned = true;
@@ -237,6 +238,9 @@ impl Destinations {
         let name = Arc::clone(&destination.name);
         if !reject {
             isolation.waiting.insert(order, ticket);
+            if !self.isolated.contains(&id) {
+                self.isolated.push(id);
+            }
         }
         self.end_round(id, steady_ms);
         if reject { Refused::Reject(rejection(trouble, &name)) } else { Refused::Waits }
@@ -305,8 +309,7 @@ impl Destinations {
 
     /// Destinations in trouble, for people.
     pub fn in_trouble(&self) -> impl Iterator<Item = (&str, Trouble)> {
-        self.isolated.iter().filter_map(|id| {
-            let destination = &self.table[id.0];
+        self.table.iter().filter_map(|destination| {
             Some((&*destination.name, destination.isolation.as_ref()?.trouble))
         })
     }
@@ -327,10 +330,14 @@ impl Destinations {
             };
         }
         isolation.released = 0;
-        let opens = isolation.waiting.is_empty() && !isolation.condemned;
+        if !isolation.waiting.is_empty() {
+            return false;
+        }
+        // A condemned destination needs no rounds: its next record is its probe.
+        self.isolated.retain(|isolated| *isolated != id);
+        let opens = !isolation.condemned;
         if opens {
             destination.isolation = None;
-            self.isolated.retain(|isolated| *isolated != id);
         }
         opens
     }

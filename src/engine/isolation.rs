@@ -57,7 +57,7 @@ pub(super) fn rejection(trouble: Trouble, topic: &str) -> Rejection {
     let (reason, detail) = match trouble {
         Trouble::UnknownTopic => (
             RejectReason::UnknownTopic,
-            format!("topic `{topic}` does not exist: create it, then redrive"),
+            format!("topic `{topic}` does not exist: create it, then send the record again"),
         ),
         Trouble::Unauthorized => (
             RejectReason::Unauthorized,

@@ -4,7 +4,8 @@
 //! [`Action`]s, and [`Engine::next_wakeup`] says when to call next.
 //!
 //! What it guarantees (docs/guarantees.md has the precision of each):
-//! - **G1 never early**: a record is handed on only when `due <= now`; [`Lane::take_head`] asserts it.
+//! - **G1 never early**: a record is handed on only when `due <= now`, which
+//!   [`Lane::take_head`] asserts.
 //! - **G2 never lost**: only the contiguous settled prefix is committed ([`Window`]).
 //! - **G3 order**: a lane hands on its records in offset order; a destination in trouble keeps them
 //!   in the order in which they were handed on.

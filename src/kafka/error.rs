@@ -71,12 +71,12 @@ pub(super) fn classify(code: Code, stage: Stage) -> SendError {
 /// The code's name as a metric label: `all_brokers_down`, `not_leader_for_partition`.
 pub fn code_name(code: Code) -> String {
     let mut name = String::new();
+    let mut after_lower_case = false;
     for char in format!("{code:?}").chars() {
-        let boundary = char.is_ascii_uppercase()
-            && name.chars().last().is_some_and(|last| last.is_ascii_lowercase());
-        if boundary {
+        if char.is_ascii_uppercase() && after_lower_case {
             name.push('_');
         }
+        after_lower_case = char.is_ascii_lowercase();
         name.push(char.to_ascii_lowercase());
     }
     name

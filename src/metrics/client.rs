@@ -21,8 +21,6 @@ pub struct ClientMetrics {
     pub produce_duration_seconds: Histogram,
     /// Failed produce attempts, by error code.
     pub produce_errors: BoundedCounter,
-    /// Errors after which the producer was built anew, by error code.
-    pub producer_fatal_errors: BoundedCounter,
     /// Errors that librdkafka reported, by error code.
     pub kafka_errors: ByLabel<ClientKind, BoundedCounter>,
     /// Offset commits.
@@ -68,10 +66,6 @@ impl ClientMetrics {
                 &PRODUCE_BUCKETS,
             )?,
             produce_errors: by_code("produce_errors_total", "Failed produce attempts.")?,
-            producer_fatal_errors: by_code(
-                "producer_fatal_errors_total",
-                "Errors after which the producer was built anew.",
-            )?,
             kafka_errors: ByLabel::new(|client: ClientKind| {
                 BoundedCounter::new(&kafka_errors, &[client.name()], MAX_ERROR_CODES)
             }),

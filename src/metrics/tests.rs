@@ -128,7 +128,6 @@ fn every_series_exists_from_the_first_scrape() {
         "kafka_delay_produce_duration_seconds_count",
         r#"kafka_delay_config_info{sha256="abc"}"#,
         r#"kafka_delay_produce_errors_total{code="other"}"#,
-        r#"kafka_delay_producer_fatal_errors_total{code="other"}"#,
         r#"kafka_delay_kafka_errors_total{client="consumer",code="other"}"#,
         r#"kafka_delay_kafka_errors_total{client="producer",code="other"}"#,
         r#"kafka_delay_offsets_reset_total{reason="retention"}"#,

@@ -274,6 +274,9 @@ impl<P: Port> Worker<P> {
                     return Err(WorkerError::MissingOffset { partition, committed, start, end });
                 }
             }
+            if committed.is_none() && start < end {
+                self.reporter.never_committed(partition, start, end);
+            }
             starts.push((partition, inside.unwrap_or(start)));
         }
         Ok(starts)

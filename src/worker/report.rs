@@ -249,6 +249,11 @@ impl Reporter {
         }
     }
 
+    /// No commit of this group: it is new, or its commits expired while it was away.
+    pub(super) fn never_committed(&self, partition: i32, start: i64, end: i64) {
+        info!(partition, start, end, "the group has no commit here: beginning at the log's start");
+    }
+
     pub(super) fn log_ranges(&mut self, ranges: &[LogRange]) {
         for range in ranges {
             self.log_ranges.insert(range.partition, *range);
