@@ -235,3 +235,35 @@ fn steady_ms(clock: Clock) -> u64 {
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shared() -> Shared {
+        let loaded = crate::config::load(&crate::config::Sources::default()).unwrap();
+        let metrics = metrics(&loaded, &BuildInfo::new(String::new())).unwrap();
+        let clock = Clock::start();
+        let health = Arc::new(Health::new(steady_ms(clock)));
+        Shared { clock, health, metrics, status: SharedStatus::default() }
+    }
+
+    // R86: alive and silent is the worst outcome.
+    #[tokio::test]
+    async fn the_watchdog_ends_a_loop_that_is_stuck_and_spares_one_that_runs() {
+        let shared = shared();
+        std::thread::sleep(Duration::from_millis(5));
+        watch(&shared, 1).await; // silent for more than twice 1 ms: comes back
+        let beating = async {
+            loop {
+                shared.health.beat(steady_ms(shared.clock));
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        tokio::select! {
+            () = watch(&shared, 60_000) => panic!("a loop that runs was taken for stuck"),
+            () = beating => unreachable!(),
+            () = tokio::time::sleep(Duration::from_millis(1_500)) => {}
+        }
+    }
+}

@@ -36,7 +36,7 @@ pub(super) fn run(_args: &RunArgs, global: &GlobalArgs) -> Result<(), Failure> {
     let build = BuildInfo::new(kafka::library_version());
     let metrics = app::metrics(&loaded, &build)?;
     let logs = init_logging(&loaded, &metrics)?;
-    log_panics();
+    end_on_panic();
     info!(version = build.version, revision = build.revision, librdkafka = %build.librdkafka, "kafka-delay");
     for warning in &loaded.warnings {
         warn!("{warning}");
@@ -109,11 +109,40 @@ pub(super) fn init_logging(loaded: &Loaded, metrics: &Metrics) -> Result<LogFlus
     started.map_err(|error| Failure::new(exit::CONFIG, format!("log.filter: {error}")))
 }
 
-/// A panic is a log line too, so that it reaches whoever reads the logs.
-fn log_panics() {
+/// A panic on any thread is logged and ends the process: without that thread it would live on and
+/// forward nothing.
+fn end_on_panic() {
     let before = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
-        tracing::error!(%panic, "panic");
+        tracing::error!(%panic, "panic; ending the process");
         before(panic);
+        std::process::exit(i32::from(exit::INTERNAL));
     }));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    const CHILD: &str = "KAFKA_DELAY_TEST_CHILD";
+
+    // R96: the test runs itself in a child process, whose panicking thread must end it.
+    #[test]
+    fn a_panic_on_any_thread_ends_the_process_with_70() {
+        if std::env::var_os(CHILD).is_some() {
+            end_on_panic();
+            let panicking = std::thread::spawn(|| panic!("on purpose"));
+            let _ = panicking.join();
+            return; // the process lives: the parent sees exit code 0
+        }
+        let name = "cli::run::tests::a_panic_on_any_thread_ends_the_process_with_70";
+        let output = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", name, "--nocapture"])
+            .env(CHILD, "1")
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(70));
+        assert!(String::from_utf8_lossy(&output.stderr).contains("on purpose"));
+    }
 }
