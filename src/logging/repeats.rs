@@ -116,7 +116,11 @@ impl Line {
         let target = target.unwrap_or_else(|| metadata.target().to_owned());
         let file = metadata.file().unwrap_or_default();
         let place = format!("{level} {target} {file}:{}", metadata.line().unwrap_or_default());
-        let content = format!("{message}|{counting}");
+        let compared = match level {
+            Level::WARN => without_numbers(&message),
+            _ => message.clone(),
+        };
+        let content = format!("{compared}|{counting}");
         let text = printable(&format!("{message}{counting}{volatile}"));
         Some(Self { place, content, level, target, text })
     }
@@ -153,6 +157,20 @@ impl Visit for Reader {
             }
         };
     }
+}
+
+/// librdkafka's lines carry durations, counters and correlation ids in their text: "after 3005ms in
+/// state CONNECT, 30 identical error(s) suppressed".
+fn without_numbers(text: &str) -> String {
+    let mut compared = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character.is_ascii_digit() {
+            true if compared.ends_with('#') => {}
+            true => compared.push('#'),
+            false => compared.push(character),
+        }
+    }
+    compared
 }
 
 /// Control characters would let a record's content write lines and colours of its own.
@@ -223,6 +241,13 @@ mod tests {
     fn a_window_of_zero_collapses_nothing() {
         let mut repeats = Repeats::new(0);
         assert!((0..3).all(|_| repeats.admit(0, line(Level::WARN, "x"))));
+    }
+
+    #[test]
+    fn texts_that_differ_in_numbers_alone_are_the_same() {
+        let compared = without_numbers("broker 1 failed after 3005ms, 30 suppressed");
+        assert_eq!(compared, "broker # failed after #ms, # suppressed");
+        assert_eq!(compared, without_numbers("broker 2 failed after 7ms, 1 suppressed"));
     }
 
     #[test]
