@@ -56,7 +56,15 @@ deny: ## Check licences, sources and duplicates of dependencies (needs cargo-den
 	$(CARGO) deny --locked check licenses bans sources
 
 .PHONY: test
-test: prerequisites fmt-check lint test-unit test-tidy test-cli test-mock test-broker ## All checks and tests, with one command
+test: prerequisites fmt-check lint test-unit test-tidy test-cli test-mock test-broker test-deploy ## All checks and tests, with one command
+
+.PHONY: test-deploy
+test-deploy: build ## Compose file, Dockerfile, Prometheus rules: with the tools that read them
+	deploy/check.sh
+
+.PHONY: bench
+bench: ## Lateness, drain and idle cost on a real Kafka, beside their floors
+	$(CARGO) bench --locked --bench figures
 
 .PHONY: test-unit
 test-unit: ## Unit tests and documentation examples
