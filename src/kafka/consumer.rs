@@ -90,6 +90,11 @@ impl DelayConsumer {
         self.consumer.context().closing.store(true, Ordering::Relaxed);
     }
 
+    /// Number of partitions of the delay topic.
+    pub(super) fn partitions(&self) -> i32 {
+        i32::try_from(self.queues.len()).unwrap_or(i32::MAX)
+    }
+
     pub(super) fn serve(&self) {
         for _ in 0..SERVE_LIMIT {
             match self.consumer.poll(Duration::ZERO) {
@@ -169,16 +174,12 @@ impl DelayConsumer {
         let assigned = self.consumer.incremental_assign(&list);
         assigned.map_err(|error| port_error("assign", &error))?;
         // A partition that was paused when it was lost is still paused when it comes back.
-        self.consumer.resume(&list).map_err(|error| port_error("resume", &error))?;
-        self.sweep();
-        Ok(())
+        self.consumer.resume(&list).map_err(|error| port_error("resume", &error))
     }
 
     pub(super) fn unassign(&self, partitions: &[i32]) -> Result<(), PortError> {
         let unassigned = self.consumer.incremental_unassign(&self.list(partitions));
-        unassigned.map_err(|error| port_error("unassign", &error))?;
-        self.sweep();
-        Ok(())
+        unassigned.map_err(|error| port_error("unassign", &error))
     }
 
     pub(super) fn commit(&self, offsets: &[(i32, i64)]) -> Result<(), PortError> {

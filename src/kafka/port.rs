@@ -1,6 +1,7 @@
 //! What the worker asks of Kafka, as a trait: the real cluster behind librdkafka here, a simulated
 //! one in tests.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
@@ -160,6 +161,8 @@ pub struct KafkaPort<'q> {
     producer: ForwardProducer,
     lookup: Arc<Lookup>,
     events: Receiver<Event>,
+    /// Records taken out of queues by [`Self::touch`], by partition.
+    touched: BTreeMap<i32, Fetched<KafkaRecord<'q>>>,
 }
 
 impl<'q> KafkaPort<'q> {
@@ -170,7 +173,21 @@ impl<'q> KafkaPort<'q> {
         lookup: Arc<Lookup>,
         events: Receiver<Event>,
     ) -> Self {
-        Self { consumer, producer, lookup, events }
+        Self { consumer, producer, lookup, events, touched: BTreeMap::new() }
+    }
+
+    /// Polls every queue once. A rebalance outdates what all of them hold; outdated records count
+    /// against the queue's limits until somebody polls it, and a lane that holds its head would
+    /// not, so its partition would not be fetched.
+    fn touch(&mut self) {
+        self.consumer.sweep();
+        for partition in 0..self.consumer.partitions() {
+            if !self.touched.contains_key(&partition)
+                && let Some(fetched) = self.consumer.next_record(partition)
+            {
+                self.touched.insert(partition, fetched);
+            }
+        }
     }
 }
 
@@ -186,7 +203,7 @@ impl<'q> Port for KafkaPort<'q> {
     }
 
     fn next_record(&mut self, partition: i32) -> Option<Fetched<Self::Record>> {
-        self.consumer.next_record(partition)
+        self.touched.remove(&partition).or_else(|| self.consumer.next_record(partition))
     }
 
     fn sweep(&mut self) {
@@ -202,6 +219,7 @@ impl<'q> Port for KafkaPort<'q> {
     }
 
     fn park(&mut self, partition: i32, offset: i64) -> Result<(), PortError> {
+        self.touched.remove(&partition);
         self.consumer.park(partition, offset)
     }
 
@@ -214,11 +232,21 @@ impl<'q> Port for KafkaPort<'q> {
     }
 
     fn assign(&mut self, starts: &[(i32, i64)]) -> Result<(), PortError> {
-        self.consumer.assign(starts)
+        for (partition, _) in starts {
+            self.touched.remove(partition);
+        }
+        self.consumer.assign(starts)?;
+        self.touch();
+        Ok(())
     }
 
     fn unassign(&mut self, partitions: &[i32]) -> Result<(), PortError> {
-        self.consumer.unassign(partitions)
+        self.consumer.unassign(partitions)?;
+        self.touch();
+        for partition in partitions {
+            self.touched.remove(partition);
+        }
+        Ok(())
     }
 
     fn commit(&mut self, offsets: &[(i32, i64)]) -> Result<(), PortError> {
