@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::rig::{A_WHILE, PATIENCE, REAL_DELAYS_MS, Rig, overdue, texts};
-use crate::support::{Record, Seen, eventually, heavy, now_ms, shared, unique};
 use crate::support::{Options, metric};
+use crate::support::{Record, Seen, eventually, heavy, now_ms, shared, unique};
 
 /// Records of each level in `every_level`.
 const PER_LEVEL: i64 = 6;
@@ -265,9 +265,8 @@ fn a_timestamp_from_the_future_is_due_one_delay_after_it_was_first_seen() {
     let daemon = rig.config.start_ready();
     let sent = now_ms();
     let far = sent + 3_600_000;
-    let record = |number: i32| {
-        Record::new(number.to_string()).partition(0).timestamp(far).to(&destination)
-    };
+    let record =
+        |number: i32| Record::new(number.to_string()).partition(0).timestamp(far).to(&destination);
     rig.send(&(0..5).map(record).collect::<Vec<_>>());
     let seen = rig.exactly(&destination, 5);
     assert_eq!(texts(&seen), ["0", "1", "2", "3", "4"]);
@@ -452,8 +451,7 @@ fn a_destination_that_refuses_old_timestamps_takes_what_is_forwarded_now() {
 #[test]
 fn a_header_creates_no_topic_where_brokers_create_topics() {
     let permit = heavy();
-    let cluster =
-        Options::one_node().property("auto.create.topics.enable", "true").start(&permit);
+    let cluster = Options::one_node().property("auto.create.topics.enable", "true").start(&permit);
     let rig = Rig::new(&cluster.client(), "1s").set("forward.destination_grace", "1s");
     let missing = unique("missing");
     rig.send(&[overdue("x", &missing)]);

@@ -186,7 +186,7 @@ fn a_parked_head_that_is_deleted_is_counted_and_the_next_record_forwarded() {
 #[test]
 fn a_deleted_position_ends_the_process_when_asked_to() {
     let rig = Rig::new(&shared().client(), "6s")
-        .set("delay.park_after", "1s")
+        .set("delay.park_after", "2s")
         .set("source.on_missing_offset", "fail");
     let destination = rig.destination(1);
     let daemon = rig.config.start_ready();
@@ -239,9 +239,12 @@ fn topics_are_made_as_the_daemon_wants_them_and_checked() {
 
     let said = output(&config, &["topics", "create"], 0);
     assert_has(&said, &[&format!("topic `{delay}`: created"), "ok"]);
-    eventually(PATIENCE, || {
-        if exists(&delay) && exists(&dlq) { Ok(()) } else { Err("not visible") }
-    });
+    eventually(
+        PATIENCE,
+        || {
+            if exists(&delay) && exists(&dlq) { Ok(()) } else { Err("not visible") }
+        },
+    );
     assert_eq!(admin.end_offsets(&delay).len(), 18);
     let settings = admin.topic_settings(&delay);
     let setting = |name: &str| settings[name].clone().unwrap_or_default();
@@ -302,7 +305,7 @@ fn segments_deleted_by_retention_are_counted_as_lost() {
     let settings = [("retention.ms", "1000"), ("segment.bytes", "1048576")];
     let rig = Rig::bare(&cluster.client(), 1, &settings)
         .set("delay.levels", "20s")
-        .set("delay.park_after", "1s")
+        .set("delay.park_after", "2s")
         .set("source.verify_topic", "warn");
     rig.admin.create_topic(&rig.dlq, 1);
     let destination = rig.destination(1);

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use crate::support::{Admin, Client, Daemon, DaemonConfig, Record, Seen, eventually, now_ms, unique};
+use crate::support::{
+    Admin, Client, Daemon, DaemonConfig, Record, Seen, eventually, now_ms, unique,
+};
 
 /// Only ends a test that hangs.
 pub const PATIENCE: Duration = Duration::from_secs(90);
