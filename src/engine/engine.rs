@@ -212,6 +212,13 @@ impl<R: Record> Engine<R> {
         Some(Outgoing { record: &entry.record, topic, due_ms: entry.due_ms, form })
     }
 
+    /// The log of `partition` begins at `offset` now, behind the position of its lane.
+    pub fn skip_to(&mut self, partition: i32, offset: i64) {
+        if let Some(lane) = self.lane_mut(partition) {
+            lane.skip_to(offset);
+        }
+    }
+
     /// Notes how far the log of `partition` reaches.
     pub fn observe_end(&mut self, partition: i32, end_offset: i64, now_ms: i64) {
         if let Some(lane) = self.lane_mut(partition) {

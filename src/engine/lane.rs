@@ -242,6 +242,15 @@ impl<R: Record> Lane<R> {
         }
     }
 
+    /// The log begins at `offset` now: what lay between it and the position is gone. Records that
+    /// were handed on stay, since they are in memory.
+    pub fn skip_to(&mut self, offset: i64) {
+        if self.wants_record() {
+            self.position = self.position.max(offset);
+            self.window.skip_to(self.position);
+        }
+    }
+
     /// Takes the head that is due at `now_ms`.
     ///
     /// # Panics

@@ -171,8 +171,10 @@ impl<P: Port> Worker<P> {
     pub(super) fn offset_gone(&mut self, partition: i32) {
         let Some(lane) = self.engine.lane(partition) else { return };
         let position = lane.next_to_send();
+        if self.membership.relocating.iter().any(|moved| moved.partition == partition) {
+            return;
+        }
         self.reporter.position_gone(partition, position);
-        self.engine.forget(partition);
         let request = self.membership.request();
         self.membership.relocating.push(Relocation { request, partition, position });
         self.port.locate(request, vec![partition]);
@@ -239,8 +241,8 @@ impl<P: Port> Worker<P> {
         Ok(self.port.unassign(partitions)?)
     }
 
-    /// Starts a lane anew whose position left the log: records were deleted under it, or the topic
-    /// was recreated.
+    /// Goes on with a lane whose position left the log: records were deleted under it, or the topic
+    /// was recreated and the lane starts anew.
     fn relocate(&mut self, request: u64, located: &[Located]) -> Result<(), WorkerError> {
         let relocating = &mut self.membership.relocating;
         let Some(index) = relocating.iter().position(|moved| moved.request == request) else {
@@ -257,7 +259,12 @@ impl<P: Port> Worker<P> {
         self.port.unassign(&partitions)?;
         self.port.assign(&starts)?;
         for (partition, offset) in starts {
-            self.engine.assign(partition, offset);
+            if offset >= position {
+                // What was handed on is still to be delivered, deleted in the log or not.
+                self.engine.skip_to(partition, offset);
+            } else {
+                self.engine.assign(partition, offset);
+            }
         }
         Ok(())
     }
