@@ -268,18 +268,32 @@ fn a_destination_that_is_deleted_and_made_anew_gets_its_records() {
     assert!(daemon.is_running());
 }
 
-// Partitions that the producer has not heard of are not taken for a mistake.
+// Not only after librdkafka's five minutes.
 #[test]
-fn records_find_partitions_that_were_added_to_a_known_destination() {
+fn partitions_that_are_added_to_a_destination_are_found() {
     let rig = Rig::new(&shared().client(), "1s");
     let destination = rig.destination(1);
-    let _daemon = rig.config.start_ready();
+    let daemon = rig.config.start_ready();
     rig.send(&[overdue("first", &destination)]);
     assert_eq!(texts(&rig.exactly(&destination, 1)), ["first"]);
     rig.admin.grow_topic(&destination, 2);
-    rig.send(&[overdue("second", &destination).header("origin_partition", "1")]);
-    let seen = rig.exactly(&destination, 2);
-    assert_eq!((seen[1].partition, seen[1].text().as_str()), (1, "second"));
+    let added = || overdue("second", &destination).header("origin_partition", "1");
+    let mut sent = 0;
+    eventually(Duration::from_secs(60), || {
+        rig.send(&[added()]);
+        sent += 1;
+        rig.wait_committed();
+        match rig.admin.end_offsets(&destination)[1] {
+            0 => Err("partition 1 is not known yet"),
+            _ => Ok(()),
+        }
+    });
+    let dead = rig.admin.end_offsets(&rig.dlq)[0];
+    assert_eq!(rig.admin.end_offsets(&destination), [1, sent - dead], "none lost");
+    let name = "kafka_delay_records_dead_lettered_total";
+    #[allow(clippy::cast_precision_loss, reason = "a handful")]
+    let expected = Some(dead as f64);
+    assert_eq!(daemon.metric(name, &[("reason", "invalid_partition")]), expected);
 }
 
 // R52: nothing is lost and the good records go on while there is no dead-letter topic.
