@@ -183,6 +183,35 @@ fn a_parked_head_that_is_deleted_is_counted_and_the_next_record_forwarded() {
     rig.wait_committed();
 }
 
+// A record that was read and waits for its destination is not lost with the log under it.
+#[test]
+fn a_record_in_hand_is_forwarded_although_it_was_deleted_from_the_log() {
+    let rig = Rig::new(&shared().client(), "6s")
+        .set("delay.park_after", "2s")
+        .set("forward.destination_grace", "80s");
+    let (late, good) = (unique("late"), rig.destination(1));
+    let daemon = rig.config.start_ready();
+    rig.send(&[
+        overdue("in hand", &late),
+        overdue("goes", &good),
+        Record::new("deleted").partition(0).timestamp(now_ms()).to(&good),
+    ]);
+    let parked = [("level", "1"), ("reason", "not_due")];
+    daemon.wait_metric("kafka_delay_level_paused", &parked, 1.0, PATIENCE);
+    daemon.wait_metric("kafka_delay_level_isolated_records", &[], 1.0, PATIENCE);
+    assert_eq!(texts(&rig.exactly(&good, 1)), ["goes"]);
+    rig.admin.delete_records(&rig.delay, 0, 3);
+    daemon.wait_metric("kafka_delay_records_lost_total", &[("level", "1")], 1.0, PATIENCE);
+    rig.admin.create_topic(&late, 1);
+    assert_eq!(texts(&rig.exactly(&late, 1)), ["in hand"]);
+    // The loss is committed too, so that the next start does not report it again.
+    rig.wait_committed();
+    assert_eq!(daemon.metric("kafka_delay_records_lost_total", &[]), Some(1.0));
+    rig.send(&[overdue("after", &good)]);
+    assert_eq!(texts(&rig.exactly(&good, 2)), ["goes", "after"]);
+    rig.wait_committed();
+}
+
 #[test]
 fn a_deleted_position_ends_the_process_when_asked_to() {
     let rig = Rig::new(&shared().client(), "6s")
