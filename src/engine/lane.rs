@@ -295,6 +295,11 @@ impl<R: Record> Lane<R> {
         Some(self.window.prefix()).filter(|prefix| *prefix > self.committed)
     }
 
+    /// The lane does not start at a committed offset: its start is to be committed.
+    pub fn not_committed(&mut self) {
+        self.committed = self.window.prefix() - 1;
+    }
+
     /// The group's coordinator took a commit of `offset`.
     pub fn committed_up_to(&mut self, offset: i64) {
         self.committed = self.committed.max(offset);

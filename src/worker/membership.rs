@@ -160,6 +160,11 @@ impl<P: Port> Worker<P> {
                 for (partition, offset) in &starts {
                     self.engine.assign(*partition, *offset);
                 }
+                for at in located.iter().filter(|at| at.committed.is_some() && inside(at).is_none())
+                {
+                    // Or the next owner would find, and report, the same again.
+                    self.engine.not_committed(at.partition);
+                }
                 self.reporter.assigned(&starts, took_ms);
                 Ok(())
             }
@@ -264,6 +269,7 @@ impl<P: Port> Worker<P> {
                 self.engine.skip_to(partition, offset);
             } else {
                 self.engine.assign(partition, offset);
+                self.engine.not_committed(partition);
             }
         }
         Ok(())
@@ -273,8 +279,9 @@ impl<P: Port> Worker<P> {
     /// is counted, logged and resolved as configured.
     fn starts(&mut self, located: &[Located]) -> Result<Vec<(i32, i64)>, WorkerError> {
         let mut starts = Vec::with_capacity(located.len());
-        for &Located { partition, committed, start, end } in located {
-            let inside = committed.filter(|offset| (start..=end).contains(offset));
+        for at in located {
+            let &Located { partition, committed, start, end } = at;
+            let inside = inside(at);
             if let (Some(committed), None) = (committed, inside) {
                 self.reporter.offset_missing(partition, committed, start, end);
                 if self.missing_offset == MissingOffset::Fail {
@@ -288,4 +295,9 @@ impl<P: Port> Worker<P> {
         }
         Ok(starts)
     }
+}
+
+/// The committed offset, if it is in the log.
+fn inside(at: &Located) -> Option<i64> {
+    at.committed.filter(|offset| (at.start..=at.end).contains(offset))
 }
