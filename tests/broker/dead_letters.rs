@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::rig::{A_WHILE, PATIENCE, Rig, overdue, texts, wait_log};
-use crate::support::{Record, Seen, eventually, now_ms, shared, unique};
+use crate::support::{Producer, Record, Seen, eventually, now_ms, shared, unique};
 
 /// The record as it was, with a reason and where it came from.
 #[track_caller]
@@ -150,6 +150,63 @@ fn only_the_record_that_is_too_large_itself_is_dead_lettered() {
     let numbers: Vec<usize> = seen.iter().map(|seen| seen.text().parse().unwrap()).collect();
     let expected: Vec<usize> = (0..70).filter(|number| number % 7 != 3).collect();
     assert_eq!(numbers, expected, "in order");
+    rig.wait_committed();
+}
+
+// R75: a compressed record may be many times larger than the topics take, and so are its copies
+// without compression. It waits, nobody waits for it, and the setting that helps lets it through.
+#[test]
+fn a_record_that_fits_only_compressed_waits_until_forwarding_compresses() {
+    let rig = Rig::new(&shared().client(), "1s").set("retry.max_backoff", "1s");
+    let destination = rig.destination(1);
+    let producer = Producer::with(&rig.client, |config| {
+        config.set("compression.type", "zstd").set("message.max.bytes", "10000000");
+    });
+    let big = vec![b'x'; 3_000_000];
+    producer.send(&rig.delay, &overdue(&big, &destination));
+    rig.send(&[overdue("small", &destination)]);
+    let daemon = rig.config.start_ready();
+    let seen = rig.exactly(&destination, 1);
+    assert_eq!(texts(&seen), ["small"]);
+    daemon.wait_metric("kafka_delay_level_isolated_records", &[], 1.0, PATIENCE);
+    let sizes = [("code", "too_large")];
+    daemon.wait_metric("kafka_delay_produce_errors_total", &sizes, 2.0, PATIENCE);
+    assert_eq!(rig.admin.committed(&rig.config.group, &rig.delay).get(&0), None);
+    assert_eq!(rig.admin.end_offsets(&rig.dlq), [0]);
+    daemon.stop(PATIENCE);
+
+    let rig = rig.set("forward.compression", "zstd");
+    let _daemon = rig.config.start_ready();
+    let mut reader = rig.client.reader(&destination);
+    let arrived = |seen: &[Seen]| seen.iter().any(|seen| seen.value.as_ref() == Some(&big));
+    reader.until_that("the big record", PATIENCE, arrived);
+    rig.wait_committed();
+}
+
+// The largest record that the delay topic takes has room in a destination of the same size.
+#[test]
+fn a_record_as_large_as_the_delay_topic_takes_is_forwarded() {
+    let rig = Rig::new(&shared().client(), "1s");
+    let destination = rig.destination(1);
+    let limit = 1_048_588;
+    let producer = Producer::with(&rig.client, |config| {
+        config.set("message.max.bytes", "10000000");
+    });
+    // Room for batch header, record header, timestamp and the control header.
+    let mut size = limit - 50;
+    let mut refused = 0;
+    loop {
+        let record = overdue(vec![b'x'; size], &destination);
+        match producer.try_send_all(&rig.delay, &[record]).remove(0) {
+            Ok(_) => break,
+            Err(error) => assert!(refused < 200, "{error}"),
+        }
+        refused += 1;
+        size -= 1;
+    }
+    assert!(refused > 0, "not the largest");
+    let _daemon = rig.config.start_ready();
+    assert_eq!(rig.exactly(&destination, 1)[0].value.as_ref().unwrap().len(), size);
     rig.wait_committed();
 }
 

@@ -78,7 +78,7 @@ fn a_missing_dead_letter_topic_stops_the_start_unless_there_is_to_be_none() {
     let rig = Rig::bare(&shared().client(), 18, &[]);
     let said = refusal(&rig.config, 78);
     assert_has(&said, &[&rig.dlq, "does not exist", "verify_topic"]);
-    rig.config.clone().set("dead_letter.topic", "").start_ready();
+    rig.config.clone().set("dead_letter.topic", "").start_ready().stop(PATIENCE);
     rig.config.set("source.verify_topic", "warn").start_ready();
 }
 
@@ -150,6 +150,38 @@ fn records_of_a_recreated_delay_topic_are_forwarded_from_its_start() {
     let resets = |reason| daemon.metric("kafka_delay_offsets_reset_total", &[("reason", reason)]);
     let recreated = if noticed { 1.0 } else { 0.0 };
     assert_eq!((resets("retention"), resets("recreated")), (Some(0.0), Some(recreated)));
+}
+
+// Without a restart: partitions go and come back with another log.
+#[test]
+fn a_delay_topic_that_is_recreated_under_the_daemon_is_read_from_its_start() {
+    let rig = Rig::new(&shared().client(), "1s,2h");
+    let destination = rig.destination(1);
+    let daemon = rig.config.start_ready();
+    let record = |number: usize| overdue(format!("first {number}"), &destination);
+    rig.send(&(0..5).map(record).collect::<Vec<_>>());
+    rig.exactly(&destination, 5);
+    rig.wait_committed();
+    rig.admin.delete_topic(&rig.delay);
+    rig.admin.create_topic(&rig.delay, 2);
+    rig.send(&[overdue("new 0", &destination), overdue("new 1", &destination)]);
+    assert_eq!(&texts(&rig.exactly(&destination, 7))[5..], ["new 0", "new 1"]);
+    rig.wait_committed();
+    assert!(daemon.is_running());
+}
+
+// A loss is told once, not at every start.
+#[test]
+fn a_loss_that_was_told_is_not_told_again_after_a_restart() {
+    let (rig, destination) = with_commit(1);
+    rig.send(&[overdue("gone", &destination)]);
+    rig.admin.delete_records(&rig.delay, 0, 2);
+    let daemon = rig.config.start_ready();
+    daemon.wait_metric("kafka_delay_records_lost_total", &[], 1.0, PATIENCE);
+    daemon.stop(PATIENCE);
+    let daemon = rig.config.start_ready();
+    daemon.wait_metric("kafka_delay_assigned_partitions", &[], 2.0, PATIENCE);
+    assert_eq!(daemon.metric("kafka_delay_records_lost_total", &[]), Some(0.0));
 }
 
 // The position of a running daemon leaves the log, while it waits for its head far away.
