@@ -187,7 +187,7 @@ fn a_loss_that_was_told_is_not_told_again_after_a_restart() {
 // The position of a running daemon leaves the log, while it waits for its head far away.
 #[test]
 fn a_parked_head_that_is_deleted_is_counted_and_the_next_record_forwarded() {
-    let rig = Rig::new(&shared().client(), "1s,8s").set("delay.park_after", "2s");
+    let rig = Rig::new(&shared().client(), "1s,12s").set("delay.park_after", "2s");
     let destination = rig.destination(1);
     let daemon = rig.config.start_ready();
     let now = now_ms();
@@ -199,7 +199,7 @@ fn a_parked_head_that_is_deleted_is_counted_and_the_next_record_forwarded() {
 
     let seen = rig.exactly(&destination, 1);
     assert_eq!(texts(&seen), ["d"]);
-    assert!(seen[0].timestamp >= now + 8_000, "never early, also after that");
+    assert!(seen[0].timestamp >= now + 12_000, "never early, also after that");
     rig.wait_committed();
     assert_eq!(daemon.metric("kafka_delay_records_lost_total", &[("level", "2")]), Some(3.0));
     let resets = [("reason", "retention")];
@@ -218,7 +218,7 @@ fn a_parked_head_that_is_deleted_is_counted_and_the_next_record_forwarded() {
 // A record that was read and waits for its destination is not lost with the log under it.
 #[test]
 fn a_record_in_hand_is_forwarded_although_it_was_deleted_from_the_log() {
-    let rig = Rig::new(&shared().client(), "6s")
+    let rig = Rig::new(&shared().client(), "12s")
         .set("delay.park_after", "2s")
         .set("forward.destination_grace", "80s");
     let (late, good) = (unique("late"), rig.destination(1));
@@ -246,7 +246,7 @@ fn a_record_in_hand_is_forwarded_although_it_was_deleted_from_the_log() {
 
 #[test]
 fn a_deleted_position_ends_the_process_when_asked_to() {
-    let rig = Rig::new(&shared().client(), "6s")
+    let rig = Rig::new(&shared().client(), "12s")
         .set("delay.park_after", "2s")
         .set("source.on_missing_offset", "fail");
     let destination = rig.destination(1);
