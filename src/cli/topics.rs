@@ -103,6 +103,11 @@ fn create(
             (true, false) => "created",
         };
         writeln!(out, "topic `{}`: {done}", plan.name)?;
+        if created && !args.dry_run {
+            admin.wait_visible(&plan.name).map_err(|error| {
+                Failure::new(exit::UNAVAILABLE, format!("it was created, but: {error}"))
+            })?;
+        }
         if created {
             let replicas = match plan.replicas {
                 -1 => "the cluster's default".to_owned(),

@@ -92,6 +92,13 @@ impl<R: Record> Engine<R> {
         self.next_epoch = self.next_epoch.wrapping_add(1);
     }
 
+    /// The lane of `partition` starts elsewhere than at its commit: its start is to be committed.
+    pub fn not_committed(&mut self, partition: i32) {
+        if let Some(lane) = self.lane_mut(partition) {
+            lane.not_committed();
+        }
+    }
+
     /// Stops sending for a partition that is being revoked (G5).
     pub fn revoke(&mut self, partition: i32) {
         if let Some(lane) = self.lane_mut(partition) {
@@ -210,6 +217,13 @@ impl<R: Record> Engine<R> {
         };
         let topic = self.destinations.name(entry.destination);
         Some(Outgoing { record: &entry.record, topic, due_ms: entry.due_ms, form })
+    }
+
+    /// The log of `partition` begins at `offset` now, behind the position of its lane.
+    pub fn skip_to(&mut self, partition: i32, offset: i64) {
+        if let Some(lane) = self.lane_mut(partition) {
+            lane.skip_to(offset);
+        }
     }
 
     /// Notes how far the log of `partition` reaches.

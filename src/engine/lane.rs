@@ -242,6 +242,15 @@ impl<R: Record> Lane<R> {
         }
     }
 
+    /// The log begins at `offset` now: what lay between it and the position is gone. Records that
+    /// were handed on stay, since they are in memory.
+    pub fn skip_to(&mut self, offset: i64) {
+        if self.wants_record() {
+            self.position = self.position.max(offset);
+            self.window.skip_to(self.position);
+        }
+    }
+
     /// Takes the head that is due at `now_ms`.
     ///
     /// # Panics
@@ -284,6 +293,11 @@ impl<R: Record> Lane<R> {
     /// The offset to commit, when it is above what was committed.
     pub fn uncommitted(&self) -> Option<i64> {
         Some(self.window.prefix()).filter(|prefix| *prefix > self.committed)
+    }
+
+    /// The lane does not start at a committed offset: its start is to be committed.
+    pub fn not_committed(&mut self) {
+        self.committed = self.window.prefix() - 1;
     }
 
     /// The group's coordinator took a commit of `offset`.

@@ -34,6 +34,11 @@ impl<T> Window<T> {
         self.first_index + self.entries.len() as u64 - 1
     }
 
+    /// Nothing below `offset` will be added any more.
+    pub fn skip_to(&mut self, offset: i64) {
+        self.end_offset = self.end_offset.max(offset);
+    }
+
     /// The unsettled record at `index`.
     pub fn get(&self, index: u64) -> Option<(i64, &T)> {
         let (offset, value) = self.entries.get(self.slot(index)?)?;
@@ -87,6 +92,18 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use std::collections::BTreeMap;
+
+    #[test]
+    fn what_is_skipped_counts_as_settled_once_all_before_it_is() {
+        let mut window = Window::new(10);
+        let index = window.push(10, ());
+        window.skip_to(20);
+        window.skip_to(15);
+        assert_eq!(window.prefix(), 10);
+        window.settle(index);
+        assert_eq!(window.prefix(), 20);
+        window.push(20, ());
+    }
 
     #[test]
     fn the_prefix_stops_before_the_first_unsettled_record() {

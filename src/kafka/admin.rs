@@ -14,7 +14,11 @@ use rdkafka::types::RDKafkaErrorCode;
 use super::context::{ClientName, LookupContext, Shared};
 use super::settings::Clients;
 use super::{oauth, raw};
+use crate::clock::Moment;
 use crate::config::Config;
+
+/// A new topic is asked for this often.
+const VISIBLE_POLL: Duration = Duration::from_millis(50);
 
 /// What is known of a topic.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -150,6 +154,20 @@ impl Admin {
                 Err(TopicError::Denied(topic.to_owned()))
             }
             Some(code) => Err(unavailable(code.to_string())),
+        }
+    }
+
+    /// Waits until brokers know of a topic that was just made: until then they deny that it exists.
+    /// Blocks for up to `kafka.request_timeout`.
+    pub fn wait_visible(&self, topic: &str) -> Result<(), TopicError> {
+        let started = Moment::now();
+        loop {
+            match self.partitions(topic) {
+                Err(TopicError::Missing(_)) if started.elapsed() < self.timeout => {
+                    std::thread::sleep(VISIBLE_POLL);
+                }
+                answer => return answer.map(|_| ()),
+            }
         }
     }
 

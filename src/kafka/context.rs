@@ -167,6 +167,8 @@ pub(super) struct DelayContext {
 pub(super) struct Sent {
     pub(super) ticket: Ticket,
     pub(super) at: Moment,
+    /// The record named its partition; otherwise the key chose it.
+    pub(super) partition_named: bool,
 }
 
 /// Context of the producer.
@@ -248,10 +250,11 @@ impl ProducerContext for ForwardContext {
     type DeliveryOpaque = Box<Sent>;
 
     fn delivery(&self, delivery: &DeliveryResult<'_>, sent: Box<Sent>) {
+        let stage = Stage::Delivery { partition_named: sent.partition_named };
         let result = match delivery {
             Ok(_) => Ok(()),
             Err((error, _)) => match error.rdkafka_error_code() {
-                Some(code) => match classify(code, Stage::Delivery) {
+                Some(code) => match classify(code, stage) {
                     SendError::Refused(refusal) => Err(refusal),
                     SendError::Fatal(cause) => {
                         self.0.report(Event::Fatal(format!("producer: {cause}")));

@@ -11,7 +11,10 @@ pub(super) enum Stage {
     /// The producer did not take the record.
     Enqueue,
     /// The delivery report.
-    Delivery,
+    Delivery {
+        /// The record named its partition; otherwise the key chose it.
+        partition_named: bool,
+    },
 }
 
 /// Sorts a produce error into: wait for room, retry, reject, or end the process.
@@ -31,6 +34,10 @@ pub(super) fn classify(code: Code, stage: Stage) -> SendError {
             SendError::Fatal(code.to_string())
         }
         Code::UnknownTopic | Code::UnknownTopicOrPartition => trouble(Trouble::UnknownTopic),
+        // The topic was deleted after the record's partition was chosen.
+        Code::UnknownPartition if stage == Stage::Delivery { partition_named: false } => {
+            trouble(Trouble::UnknownTopic)
+        }
         Code::TopicAuthorizationFailed => trouble(Trouble::Unauthorized),
         Code::MessageSizeTooLarge | Code::InvalidMessageSize if stage == Stage::Enqueue => {
             permanent(RejectReason::TooLarge, "larger than message.max.bytes of the producer")
@@ -88,9 +95,12 @@ mod tests {
 
     #[test]
     fn errors_are_sorted_by_what_helps() {
-        let delivery = |code| classify(code, Stage::Delivery);
+        let by_key = Stage::Delivery { partition_named: false };
+        let named = Stage::Delivery { partition_named: true };
+        let delivery = |code| classify(code, by_key);
         let trouble = |trouble| SendError::Refused(Refusal::Trouble(trouble));
         assert_eq!(delivery(Code::UnknownTopicOrPartition), trouble(Trouble::UnknownTopic));
+        assert_eq!(delivery(Code::UnknownPartition), trouble(Trouble::UnknownTopic));
         assert_eq!(delivery(Code::TopicAuthorizationFailed), trouble(Trouble::Unauthorized));
         assert_eq!(delivery(Code::MessageSizeTooLarge), trouble(Trouble::TooLarge));
         assert_eq!(delivery(Code::MessageTimedOut), trouble(Trouble::Transient));
@@ -100,10 +110,11 @@ mod tests {
         for (code, stage, reason) in [
             (Code::MessageSizeTooLarge, Stage::Enqueue, RejectReason::TooLarge),
             (Code::UnknownPartition, Stage::Enqueue, RejectReason::InvalidPartition),
-            (Code::InvalidTopic, Stage::Delivery, RejectReason::InvalidOriginTopic),
-            (Code::InvalidRecord, Stage::Delivery, RejectReason::ProduceFailed),
-            (Code::InvalidTimestamp, Stage::Delivery, RejectReason::ProduceFailed),
-            (Code::PolicyViolation, Stage::Delivery, RejectReason::ProduceFailed),
+            (Code::UnknownPartition, named, RejectReason::InvalidPartition),
+            (Code::InvalidTopic, by_key, RejectReason::InvalidOriginTopic),
+            (Code::InvalidRecord, by_key, RejectReason::ProduceFailed),
+            (Code::InvalidTimestamp, by_key, RejectReason::ProduceFailed),
+            (Code::PolicyViolation, by_key, RejectReason::ProduceFailed),
         ] {
             let SendError::Refused(Refusal::Permanent(rejection)) = classify(code, stage) else {
                 panic!("{code:?} is not permanent");

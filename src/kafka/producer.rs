@@ -62,10 +62,9 @@ impl ForwardProducer {
         let record = outgoing.record;
         let now_ms = clock::wall_ms();
         let origin_key;
-        let mut message = BaseRecord::with_opaque_to(
-            outgoing.topic,
-            Box::new(Sent { ticket, at: Moment::now() }),
-        );
+        let partition_named = matches!(outgoing.form, Form::Forward { partition: Some(_), .. });
+        let sent = Sent { ticket, at: Moment::now(), partition_named };
+        let mut message = BaseRecord::with_opaque_to(outgoing.topic, Box::new(sent));
         message.payload = record.value();
         match outgoing.form {
             Form::Forward { key, partition } => {

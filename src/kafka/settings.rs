@@ -114,6 +114,9 @@ pub fn producer(config: &Config) -> ClientConfig {
         .set("allow.auto.create.topics", "false")
         // An unknown topic is reported after this; forward.destination_grace goes on from there.
         .set("topic.metadata.propagation.max.ms", "1000")
+        // Partitions that were added to a destination are found after this at the latest; until
+        // then `origin_partition` cannot name them. The default is 5 minutes.
+        .set("topic.metadata.refresh.interval.ms", "10000")
         // The broker decides what is too large.
         .set("message.max.bytes", "1000000000")
         // Batches stay below the default max.message.bytes of a topic (1 048 588).

@@ -160,6 +160,11 @@ impl<P: Port> Worker<P> {
                 for (partition, offset) in &starts {
                     self.engine.assign(*partition, *offset);
                 }
+                for at in located.iter().filter(|at| at.committed.is_some() && inside(at).is_none())
+                {
+                    // Or the next owner would find, and report, the same again.
+                    self.engine.not_committed(at.partition);
+                }
                 self.reporter.assigned(&starts, took_ms);
                 Ok(())
             }
@@ -171,8 +176,10 @@ impl<P: Port> Worker<P> {
     pub(super) fn offset_gone(&mut self, partition: i32) {
         let Some(lane) = self.engine.lane(partition) else { return };
         let position = lane.next_to_send();
+        if self.membership.relocating.iter().any(|moved| moved.partition == partition) {
+            return;
+        }
         self.reporter.position_gone(partition, position);
-        self.engine.forget(partition);
         let request = self.membership.request();
         self.membership.relocating.push(Relocation { request, partition, position });
         self.port.locate(request, vec![partition]);
@@ -239,8 +246,8 @@ impl<P: Port> Worker<P> {
         Ok(self.port.unassign(partitions)?)
     }
 
-    /// Starts a lane anew whose position left the log: records were deleted under it, or the topic
-    /// was recreated.
+    /// Goes on with a lane whose position left the log: records were deleted under it, or the topic
+    /// was recreated and the lane starts anew.
     fn relocate(&mut self, request: u64, located: &[Located]) -> Result<(), WorkerError> {
         let relocating = &mut self.membership.relocating;
         let Some(index) = relocating.iter().position(|moved| moved.request == request) else {
@@ -257,7 +264,13 @@ impl<P: Port> Worker<P> {
         self.port.unassign(&partitions)?;
         self.port.assign(&starts)?;
         for (partition, offset) in starts {
-            self.engine.assign(partition, offset);
+            if offset >= position {
+                // What was handed on is still to be delivered, deleted in the log or not.
+                self.engine.skip_to(partition, offset);
+            } else {
+                self.engine.assign(partition, offset);
+                self.engine.not_committed(partition);
+            }
         }
         Ok(())
     }
@@ -266,8 +279,9 @@ impl<P: Port> Worker<P> {
     /// is counted, logged and resolved as configured.
     fn starts(&mut self, located: &[Located]) -> Result<Vec<(i32, i64)>, WorkerError> {
         let mut starts = Vec::with_capacity(located.len());
-        for &Located { partition, committed, start, end } in located {
-            let inside = committed.filter(|offset| (start..=end).contains(offset));
+        for at in located {
+            let &Located { partition, committed, start, end } = at;
+            let inside = inside(at);
             if let (Some(committed), None) = (committed, inside) {
                 self.reporter.offset_missing(partition, committed, start, end);
                 if self.missing_offset == MissingOffset::Fail {
@@ -281,4 +295,9 @@ impl<P: Port> Worker<P> {
         }
         Ok(starts)
     }
+}
+
+/// The committed offset, if it is in the log.
+fn inside(at: &Located) -> Option<i64> {
+    at.committed.filter(|offset| (at.start..=at.end).contains(offset))
 }

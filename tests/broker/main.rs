@@ -4,4 +4,9 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod dead_letters;
 mod fixture;
+mod forwarding;
+mod guards;
+mod rig;
+mod security;

@@ -1,7 +1,7 @@
 //! The compiled `kafka-delay run` as a child process, configured through its environment.
 
 use std::collections::BTreeMap;
-use std::process::{Command, ExitStatus};
+use std::process::{Command, ExitStatus, Output};
 use std::time::Duration;
 
 use super::ports::{self, Port};
@@ -61,16 +61,27 @@ impl DaemonConfig {
     #[track_caller]
     pub fn start(&self) -> Daemon {
         let http = ports::reserve();
+        let mut command = self.command(&["run"]);
+        command.args(&self.arguments);
+        command.env("KAFKA_DELAY__HTTP__LISTEN", format!("127.0.0.1:{}", http.number));
+        let log = workspace::new_dir("daemon").join("daemon.log");
+        Daemon { process: Process::spawn("daemon", command, &log), http }
+    }
+
+    /// Runs another command, such as `topics check`, with the same settings, to its end.
+    #[track_caller]
+    pub fn run(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().expect("the binary can be started")
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_kafka-delay"));
-        command.arg("run").args(&self.arguments);
         // Settings of the developer's own shell must not leak in.
         for (variable, _) in std::env::vars().filter(|(name, _)| name.starts_with("KAFKA_DELAY")) {
             command.env_remove(variable);
         }
-        command.env("KAFKA_DELAY__HTTP__LISTEN", format!("127.0.0.1:{}", http.number));
-        command.envs(&self.environment);
-        let log = workspace::new_dir("daemon").join("daemon.log");
-        Daemon { process: Process::spawn("daemon", command, &log), http }
+        command.envs(&self.environment).args(arguments);
+        command
     }
 
     /// Starts a daemon and waits until it says that it is ready.
