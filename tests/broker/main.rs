@@ -4,4 +4,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod faults;
 mod fixture;
+mod lifecycle;
+mod rebalance;
