@@ -8,6 +8,8 @@
 mod commits;
 mod membership;
 mod report;
+#[cfg(test)]
+mod tests;
 
 use std::time::Duration;
 
