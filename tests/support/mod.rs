@@ -9,8 +9,8 @@
 //!   one takes a permit ([`heavy`]), and few are given out at once;
 //! - [`Client`], and from it [`Admin`], [`Producer`], [`Reader`]: what a test does to a cluster;
 //! - [`DaemonConfig`] → [`Daemon`]: the compiled `kafka-delay run` as a child process;
-//! - [`Stage`], [`Ledger`], [`Flow`]: topics for a daemon, records sent through them, and what became
-//!   of each: lost, early, duplicated, out of order;
+//! - [`Stage`], [`Ledger`], [`Flow`]: topics for a daemon, records sent through them, and what
+//!   became of each: lost, early, duplicated, out of order;
 //! - [`eventually`]: the only way to wait. A test never sleeps and hopes.
 //!
 //! How it works: the first process that needs a broker fetches the jars with Maven into
