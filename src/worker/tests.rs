@@ -226,3 +226,16 @@ fn a_lane_whose_position_is_gone_starts_anew_only_between_rebalances() {
     let again = [Call::Unassign(vec![1]), Call::Assign(vec![(1, 0)])];
     assert_eq!(calls, [&[Call::Unassign(vec![0])][..], &again[..]].concat());
 }
+
+#[test]
+fn after_a_freeze_nothing_is_handed_on_until_a_loss_would_be_known() {
+    let mut worker = with_a_settled_record();
+    worker.port.records.push_back((1, TestRecord::at(0, Some(1))));
+    let (_, ended) = pass(&mut worker, 6_000, &[]);
+    let wakeup = Wakeup { wall_ms: None, steady_ms: Some(6_000 + FREEZE_PAUSE_MS) };
+    assert_eq!((ended, worker.port.sent.len()), (Pass::Idle(wakeup), 0));
+    pass(&mut worker, 6_000 + FREEZE_PAUSE_MS - 1, &[]);
+    assert_eq!(worker.port.sent.len(), 0);
+    pass(&mut worker, 6_000 + FREEZE_PAUSE_MS, &[]);
+    assert_eq!(worker.port.sent.len(), 1);
+}
