@@ -79,7 +79,9 @@ fn a_frozen_broker_loses_and_repeats_nothing() {
 fn the_loss_of_one_of_three_brokers_loses_and_repeats_nothing() {
     let permit = heavy();
     let cluster = Options::three_nodes().start(&permit);
-    let stage = Stage::new(&cluster.client(), &[200, 400, 800, 1_500, 3_000, 5_000]);
+    let stage = Stage::new(&cluster.client(), &[200, 400, 800, 1_500, 3_000, 5_000])
+        // The coordinator may be on the broker that is lost; see above.
+        .configure(|config| config.set("source.session_timeout", "1m"));
     let all = stage.all();
     let turn = move |_| all.clone();
     let flow = Flow::start(&cluster.client(), stage.ledger(), Duration::from_millis(30), turn);
