@@ -32,7 +32,7 @@ pub use startup::{check_topics, connect};
 /// The watchdog looks this often.
 const WATCH_EVERY: Duration = Duration::from_secs(1);
 
-/// After the last commit, leaving the group may take this long.
+/// After the last commit, leaving the group may take this long, if `shutdown.timeout` leaves it.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Why the daemon did not start or did not go on.
@@ -137,15 +137,23 @@ impl Daemon {
 
     /// Runs until `stop` completes or something fatal happens, then stops everything.
     pub async fn run(mut self, stop: impl Future<Output = ()>) -> Result<(), AppError> {
+        let mut close_timeout = CLOSE_TIMEOUT;
         let ended = tokio::select! {
             outcome = self.engine.outcome() => outcome,
             () = watch(&self.shared, self.stall_after_ms) => {
                 Outcome::Failed("the engine loop is stuck; ending the process".to_owned())
             }
-            () = stop => self.stop_engine().await,
+            () = stop => {
+                let began_ms = steady_ms(self.shared.clock);
+                let outcome = self.stop_engine().await;
+                let took_ms = steady_ms(self.shared.clock).saturating_sub(began_ms);
+                let left = self.shutdown_timeout.saturating_sub(Duration::from_millis(took_ms));
+                close_timeout = close_timeout.min(left);
+                outcome
+            }
         };
         let result = match ended {
-            Outcome::Drained => self.close().await,
+            Outcome::Drained => self.close(close_timeout).await,
             Outcome::Failed(cause) => {
                 self.shared.health.set_fatal();
                 error!(%cause, "the daemon cannot go on");
@@ -175,8 +183,8 @@ impl Daemon {
 
     /// Waits for the consumer to leave the group. All that matters is committed by now, so a
     /// close that hangs is left behind.
-    async fn close(&mut self) -> Result<(), AppError> {
-        match tokio::time::timeout(CLOSE_TIMEOUT, self.engine.closed()).await {
+    async fn close(&mut self, timeout: Duration) -> Result<(), AppError> {
+        match tokio::time::timeout(timeout, self.engine.closed()).await {
             Ok(()) => info!("stopped"),
             Err(_) => warn!("stopped; leaving the group took too long and was given up"),
         }

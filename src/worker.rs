@@ -39,6 +39,10 @@ const EVENT_BURST: usize = 20_000;
 /// A wall clock that moved against the steady one by more than this between two passes was set.
 const CLOCK_STEP_MS: i64 = 1_000;
 
+/// After a freeze the client gets this long to notice that the partitions are another member's.
+/// librdkafka looks at its session once a second.
+const FREEZE_PAUSE_MS: i64 = 1_500;
+
 /// What to do with a committed offset that is not in the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MissingOffset {
@@ -121,6 +125,11 @@ pub struct Worker<P: Port> {
     /// Wall clock minus steady clock at the last pass.
     clock_offset_ms: Option<i64>,
     first_lane: usize,
+    /// A pause between two passes longer than this may have cost the membership.
+    freeze_ms: i64,
+    last_pass_ms: Option<i64>,
+    /// Nothing is handed on before this moment.
+    frozen_until_ms: i64,
 }
 
 impl<P: Port> std::fmt::Debug for Worker<P> {
@@ -132,6 +141,7 @@ impl<P: Port> std::fmt::Debug for Worker<P> {
 impl<P: Port> Worker<P> {
     /// A worker without partitions; the group's first rebalance brings them.
     pub fn new(config: WorkerConfig, port: P, reporter: Reporter) -> Self {
+        let freeze_ms = i64::try_from(config.drain_timeout.as_millis()).unwrap_or(i64::MAX);
         Self {
             engine: Engine::new(config.engine),
             port,
@@ -145,6 +155,9 @@ impl<P: Port> Worker<P> {
             status_at_ms: 0,
             clock_offset_ms: None,
             first_lane: 0,
+            freeze_ms,
+            last_pass_ms: None,
+            frozen_until_ms: 0,
         }
     }
 
@@ -196,9 +209,13 @@ impl<P: Port> Worker<P> {
             self.sweep_at_ms = now.steady_ms + SWEEP_EVERY_MS;
             self.port.sweep();
         }
-        self.engine.advance(now);
-        self.act(now)?;
-        let more = self.read(now)?;
+        let frozen = self.notice_freeze(now);
+        let mut more = false;
+        if !frozen {
+            self.engine.advance(now);
+            self.act(now)?;
+            more = self.read(now)?;
+        }
         self.report();
         self.commits.tick(&self.engine, &mut self.port, now.steady_ms);
         if self.progress_membership(now)? == Progress::Stopped {
@@ -207,6 +224,10 @@ impl<P: Port> Worker<P> {
         if now.steady_ms >= self.status_at_ms {
             self.status_at_ms = now.steady_ms + STATUS_EVERY_MS;
             self.reporter.status(&self.engine, &self.membership, now);
+        }
+        if frozen {
+            let steady_ms = Some(self.frozen_until_ms);
+            return Ok(Pass::Idle(Wakeup { wall_ms: None, steady_ms }));
         }
         if more && self.blocked_send.is_none() {
             return Ok(Pass::Busy);
@@ -329,6 +350,17 @@ impl<P: Port> Worker<P> {
         while let Some(notice) = self.engine.next_notice() {
             self.reporter.notice(notice);
         }
+    }
+
+    /// Whether this process may have stood still for so long (a stopped container, a starved
+    /// machine) that others own its partitions, and the client has had no time to say so (G5).
+    fn notice_freeze(&mut self, now: Now) -> bool {
+        let last_ms = self.last_pass_ms.replace(now.steady_ms).unwrap_or(now.steady_ms);
+        if now.steady_ms - last_ms > self.freeze_ms {
+            self.frozen_until_ms = now.steady_ms + FREEZE_PAUSE_MS;
+            self.reporter.froze(now.steady_ms - last_ms);
+        }
+        now.steady_ms < self.frozen_until_ms
     }
 
     fn notice_clock_step(&mut self, now: Now) {

@@ -13,7 +13,7 @@ use std::time::Duration;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::KafkaResult;
 use rdkafka::{ClientConfig, Offset, TopicPartitionList};
-use tracing::warn;
+use tracing::{debug, warn};
 
 use super::context::{ClientName, LookupContext, Shared};
 use super::port::{Event, Located, LogRange};
@@ -111,6 +111,7 @@ impl Asker {
                     }
                     Err(error) => {
                         warn!(%error, "cannot look up committed offsets, trying again");
+                        self.refresh_leaders();
                         RETRY_PAUSE
                     }
                 },
@@ -141,7 +142,18 @@ impl Asker {
         let all: Vec<i32> = (0..self.partitions).collect();
         match self.ranges(&all) {
             Ok(ranges) => self.client.context().0.report(Event::LogRanges(ranges)),
-            Err(error) => warn!(%error, "cannot look up log ends, backlog figures are old"),
+            Err(error) => {
+                warn!(%error, "cannot look up log ends, backlog figures are old");
+                self.refresh_leaders();
+            }
+        }
+    }
+
+    /// Once an election has told librdkafka that a partition has no leader, it answers so from its
+    /// cache for minutes, without asking again; a question for metadata renews the cache.
+    fn refresh_leaders(&self) {
+        if let Err(error) = self.client.fetch_metadata(Some(&self.topic), QUERY_TIMEOUT) {
+            debug!(%error, "cannot look up leaders");
         }
     }
 

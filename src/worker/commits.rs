@@ -9,6 +9,12 @@ use crate::kafka::Port;
 /// harmless: a commit names an offset, not a step.
 const ANSWER_TIMEOUT_MS: i64 = 30_000;
 
+/// A commit that failed is made again after this long.
+const RETRY_MS: i64 = 100;
+
+/// The last commit before partitions are given back is tried for this long.
+const LAST_TIMEOUT_MS: i64 = 2_000;
+
 /// The commit under way, and when the next one is due.
 #[derive(Debug)]
 pub(super) struct Commits {
@@ -76,10 +82,41 @@ impl Commits {
         result: &Result<(), String>,
         engine: &mut Engine<R>,
     ) {
-        if let (Some(under_way), Ok(())) = (self.under_way.take(), result) {
-            for (partition, epoch, offset) in under_way.offsets {
-                engine.committed(partition, epoch, offset);
+        let Some(under_way) = self.under_way.take() else { return };
+        if result.is_err() {
+            self.next_ms = self.next_ms.min(under_way.since_ms + RETRY_MS);
+            return;
+        }
+        for (partition, epoch, offset) in under_way.offsets {
+            engine.committed(partition, epoch, offset);
+        }
+    }
+
+    /// Commits what is settled in the lanes that `of` names, until nothing is left or the time is
+    /// over: the coordinator refuses commits while the group changes, and what is not committed
+    /// will be repeated. True while there is something to wait for.
+    pub(super) fn last<P: Port>(
+        &mut self,
+        engine: &Engine<P::Record>,
+        port: &mut P,
+        steady_ms: i64,
+        since_ms: &mut Option<i64>,
+        of: impl Fn(i32) -> bool,
+    ) -> bool {
+        if self.is_under_way(steady_ms) {
+            return true;
+        }
+        if !engine.uncommitted().any(|(partition, ..)| of(partition)) {
+            return false;
+        }
+        match *since_ms {
+            None => {
+                *since_ms = Some(steady_ms);
+                self.begin(engine, port, steady_ms, of);
+                true
             }
+            // The next tick tries again.
+            Some(since_ms) => steady_ms < since_ms + LAST_TIMEOUT_MS,
         }
     }
 

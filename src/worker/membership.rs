@@ -16,7 +16,8 @@ use std::time::Duration;
 use super::{MissingOffset, Now, Worker, WorkerError};
 use crate::kafka::{Located, Port};
 
-/// After a drain that timed out, the commit of what is settled may take this long.
+/// After a drain, the commit of what is settled may take this long, with all its repetitions: the
+/// coordinator refuses commits while the group changes.
 const COMMIT_TIMEOUT_MS: i64 = 2_000;
 
 /// What the group is waiting for.
@@ -33,7 +34,7 @@ enum Pending {
     Releasing {
         partitions: Vec<i32>,
         since_ms: i64,
-        committing: bool,
+        committing_since_ms: Option<i64>,
     },
 }
 
@@ -43,6 +44,7 @@ struct Relocation {
     request: u64,
     partition: i32,
     position: i64,
+    found: Option<Located>,
 }
 
 /// The state of this member in the group.
@@ -51,12 +53,14 @@ pub(super) struct Membership {
     drain_timeout_ms: i64,
     stop_timeout_ms: i64,
     pending: Pending,
+    /// What librdkafka has as assigned; it refuses to give back anything else.
+    held: BTreeSet<i32>,
     /// Assigned partitions whose fetch position left the log.
     relocating: Vec<Relocation>,
     next_request: u64,
     /// Set once: when stopping began.
     stopping_since_ms: Option<i64>,
-    stop_committing: bool,
+    stop_committing_since_ms: Option<i64>,
 }
 
 /// Whether the worker is done.
@@ -75,10 +79,11 @@ impl Membership {
             drain_timeout_ms: millis(drain_timeout),
             stop_timeout_ms: millis(stop_timeout),
             pending: Pending::Nothing,
+            held: BTreeSet::new(),
             relocating: Vec::new(),
             next_request: 0,
             stopping_since_ms: None,
-            stop_committing: false,
+            stop_committing_since_ms: None,
         }
     }
 
@@ -133,6 +138,8 @@ impl<P: Port> Worker<P> {
         now: Now,
     ) -> Result<(), WorkerError> {
         self.membership.relocating.retain(|moved| !partitions.contains(&moved.partition));
+        // Rare: the loss of a deleted topic does not wait for our answer to the event before.
+        self.answer_pending()?;
         if lost {
             self.reporter.lost(&partitions);
             return self.release(&partitions);
@@ -140,8 +147,8 @@ impl<P: Port> Worker<P> {
         for partition in &partitions {
             self.engine.revoke(*partition);
         }
-        let since_ms = now.steady_ms;
-        self.membership.pending = Pending::Releasing { partitions, since_ms, committing: false };
+        let (since_ms, committing_since_ms) = (now.steady_ms, None);
+        self.membership.pending = Pending::Releasing { partitions, since_ms, committing_since_ms };
         Ok(())
     }
 
@@ -152,14 +159,14 @@ impl<P: Port> Worker<P> {
         now: Now,
     ) -> Result<(), WorkerError> {
         match &self.membership.pending {
+            Pending::Locating { .. } if self.membership.stopping_since_ms.is_some() => {
+                self.answer_pending()
+            }
             Pending::Locating { request: pending, since_ms, .. } if *pending == request => {
                 let took_ms = now.steady_ms - since_ms;
                 self.membership.pending = Pending::Nothing;
                 let starts = self.starts(located)?;
-                self.port.assign(&starts)?;
-                for (partition, offset) in &starts {
-                    self.engine.assign(*partition, *offset);
-                }
+                self.take_over(&starts)?;
                 for at in located.iter().filter(|at| at.committed.is_some() && inside(at).is_none())
                 {
                     // Or the next owner would find, and report, the same again.
@@ -168,7 +175,14 @@ impl<P: Port> Worker<P> {
                 self.reporter.assigned(&starts, took_ms);
                 Ok(())
             }
-            _ => self.relocate(request, located),
+            _ => {
+                let moved = &mut self.membership.relocating;
+                // None: the partition was revoked meanwhile.
+                if let Some(moved) = moved.iter_mut().find(|moved| moved.request == request) {
+                    moved.found = located.first().copied();
+                }
+                Ok(())
+            }
         }
     }
 
@@ -181,55 +195,63 @@ impl<P: Port> Worker<P> {
         }
         self.reporter.position_gone(partition, position);
         let request = self.membership.request();
-        self.membership.relocating.push(Relocation { request, partition, position });
+        self.membership.relocating.push(Relocation { request, partition, position, found: None });
         self.port.locate(request, vec![partition]);
     }
 
     /// Drains, commits and gives back, as far as things are by now.
     pub(super) fn progress_membership(&mut self, now: Now) -> Result<Progress, WorkerError> {
         let steady_ms = now.steady_ms;
-        if let Pending::Releasing { partitions, since_ms, committing } =
-            &mut self.membership.pending
-        {
-            let waited_ms = steady_ms - *since_ms;
-            let timed_out = waited_ms >= self.membership.drain_timeout_ms;
-            let given_up = waited_ms >= self.membership.drain_timeout_ms + COMMIT_TIMEOUT_MS;
-            let drained = partitions.iter().all(|partition| self.engine.is_drained(*partition));
-            let commit_free = !self.commits.is_under_way(steady_ms);
-            let done = if given_up || (*committing && commit_free) {
-                true
-            } else if (drained || timed_out) && commit_free {
-                let of = |partition| partitions.contains(&partition);
-                *committing = self.commits.begin(&self.engine, &mut self.port, steady_ms, of);
-                !*committing
-            } else {
-                false
-            };
-            if done {
-                let (partitions, took_ms) = (std::mem::take(partitions), steady_ms - *since_ms);
-                self.membership.pending = Pending::Nothing;
-                self.reporter.revoked(&partitions, took_ms, timed_out && !drained);
-                self.release(&partitions)?;
-            }
-        }
+        self.progress_release(steady_ms)?;
+        self.progress_relocations()?;
         let Some(since_ms) = self.membership.stopping_since_ms else {
             return Ok(Progress::Running);
         };
-        Ok(self.progress_stop(since_ms, steady_ms))
+        let progress = self.progress_stop(since_ms, steady_ms);
+        if progress == Progress::Stopped {
+            // librdkafka leaves the group only after the answer to its last event.
+            self.answer_pending()?;
+        }
+        Ok(progress)
+    }
+
+    fn progress_release(&mut self, steady_ms: i64) -> Result<(), WorkerError> {
+        let Pending::Releasing { partitions, since_ms, committing_since_ms } =
+            &mut self.membership.pending
+        else {
+            return Ok(());
+        };
+        let waited_ms = steady_ms - *since_ms;
+        let drained = partitions.iter().all(|partition| self.engine.is_drained(*partition));
+        let timed_out = waited_ms >= self.membership.drain_timeout_ms;
+        let given_up = waited_ms >= self.membership.drain_timeout_ms + COMMIT_TIMEOUT_MS;
+        if !given_up {
+            if !(drained || timed_out) {
+                return Ok(());
+            }
+            let of = |partition: i32| partitions.contains(&partition);
+            if self.commits.last(&self.engine, &mut self.port, steady_ms, committing_since_ms, of) {
+                return Ok(());
+            }
+        }
+        let took_ms = waited_ms;
+        self.reporter.revoked(partitions, took_ms, timed_out && !drained);
+        self.answer_pending()
     }
 
     fn progress_stop(&mut self, since_ms: i64, steady_ms: i64) -> Progress {
         let waited_ms = steady_ms - since_ms;
+        let drained = self.engine.lanes().all(crate::engine::Lane::is_drained);
         let timed_out = waited_ms >= self.membership.stop_timeout_ms;
         let given_up = waited_ms >= self.membership.stop_timeout_ms + COMMIT_TIMEOUT_MS;
-        let drained = self.engine.lanes().all(crate::engine::Lane::is_drained);
-        let waits = !(drained || timed_out) || self.commits.is_under_way(steady_ms);
-        if waits && !given_up {
-            return Progress::Running;
-        }
-        if !self.membership.stop_committing && !given_up {
-            self.membership.stop_committing = true;
-            if self.commits.begin(&self.engine, &mut self.port, steady_ms, |_| true) {
+        if !given_up {
+            if !(drained || timed_out) {
+                return Progress::Running;
+            }
+            let committing_since_ms = &mut self.membership.stop_committing_since_ms;
+            let all = |_| true;
+            if self.commits.last(&self.engine, &mut self.port, steady_ms, committing_since_ms, all)
+            {
                 return Progress::Running;
             }
         }
@@ -239,37 +261,62 @@ impl<P: Port> Worker<P> {
         Progress::Stopped
     }
 
-    fn release(&mut self, partitions: &[i32]) -> Result<(), WorkerError> {
-        for partition in partitions {
-            self.engine.forget(*partition);
+    /// The answer to a rebalance event that librdkafka still waits for. What was being looked up
+    /// is not taken over.
+    fn answer_pending(&mut self) -> Result<(), WorkerError> {
+        match std::mem::replace(&mut self.membership.pending, Pending::Nothing) {
+            Pending::Nothing => Ok(()),
+            Pending::Locating { .. } => Ok(self.port.assign(&[])?),
+            Pending::Releasing { partitions, .. } => self.release(&partitions),
         }
-        Ok(self.port.unassign(partitions)?)
     }
 
-    /// Goes on with a lane whose position left the log: records were deleted under it, or the topic
-    /// was recreated and the lane starts anew.
-    fn relocate(&mut self, request: u64, located: &[Located]) -> Result<(), WorkerError> {
-        let relocating = &mut self.membership.relocating;
-        let Some(index) = relocating.iter().position(|moved| moved.request == request) else {
-            return Ok(()); // the partition was revoked meanwhile
-        };
-        let position = relocating.remove(index).position;
-        // Judged by the position rather than the commit: in a recreated topic the commit may lie
-        // inside the new log by chance.
-        let moved: Vec<Located> =
-            located.iter().map(|at| Located { committed: Some(position), ..*at }).collect();
-        let starts = self.starts(&moved)?;
-        let partitions: Vec<i32> = starts.iter().map(|(partition, _)| *partition).collect();
-        // After this error librdkafka refuses to seek; assigning anew is what starts it again.
-        self.port.unassign(&partitions)?;
-        self.port.assign(&starts)?;
+    fn take_over(&mut self, starts: &[(i32, i64)]) -> Result<(), WorkerError> {
+        self.port.assign(starts)?;
         for (partition, offset) in starts {
-            if offset >= position {
-                // What was handed on is still to be delivered, deleted in the log or not.
-                self.engine.skip_to(partition, offset);
-            } else {
-                self.engine.assign(partition, offset);
-                self.engine.not_committed(partition);
+            self.membership.held.insert(*partition);
+            self.engine.assign(*partition, *offset);
+        }
+        Ok(())
+    }
+
+    fn release(&mut self, partitions: &[i32]) -> Result<(), WorkerError> {
+        let mut held = Vec::new();
+        for partition in partitions {
+            self.engine.forget(*partition);
+            if self.membership.held.remove(partition) {
+                held.push(*partition);
+            }
+        }
+        Ok(self.port.unassign(&held)?)
+    }
+
+    /// Goes on with lanes whose position left the log: records were deleted under them, or the topic
+    /// was recreated and the lane starts anew.
+    fn progress_relocations(&mut self) -> Result<(), WorkerError> {
+        let is_found = |moved: &Relocation| moved.found.is_some();
+        // librdkafka would take these calls for the answer to the event it waits for.
+        while matches!(self.membership.pending, Pending::Nothing)
+            && self.membership.stopping_since_ms.is_none()
+            && let Some(index) = self.membership.relocating.iter().position(is_found)
+        {
+            let Relocation { partition, position, found, .. } =
+                self.membership.relocating.remove(index);
+            // Judged by the position rather than the commit: in a recreated topic the commit may
+            // lie inside the new log by chance.
+            let moved = found.map(|at| Located { committed: Some(position), ..at });
+            let starts = self.starts(moved.as_slice())?;
+            // After this error librdkafka refuses to seek; assigning anew is what starts it again.
+            self.port.unassign(&[partition])?;
+            self.port.assign(&starts)?;
+            for (partition, offset) in starts {
+                if offset >= position {
+                    // What was handed on is still to be delivered, deleted in the log or not.
+                    self.engine.skip_to(partition, offset);
+                } else {
+                    self.engine.assign(partition, offset);
+                    self.engine.not_committed(partition);
+                }
             }
         }
         Ok(())

@@ -63,6 +63,13 @@ impl Reporter {
         warn!(step_ms, "the wall clock was set; due times follow it");
     }
 
+    pub(super) fn froze(&self, stood_still_ms: i64) {
+        warn!(
+            stood_still_ms,
+            "the process stood still; checking whether its partitions are still its own"
+        );
+    }
+
     pub(super) fn consumed(&self, partition: i32, quality: TimestampQuality) {
         let records = &self.metrics.records;
         records.consumed.of(self.levels.of_partition(partition)).inc();

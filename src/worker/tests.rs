@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use prometheus::Registry;
 
-use super::{MissingOffset, Pass, Reporter, Worker, WorkerConfig, WorkerError};
+use super::{FREEZE_PAUSE_MS, MissingOffset, Pass, Reporter, Worker, WorkerConfig, WorkerError};
 use crate::build_info::BuildInfo;
 use crate::clock::Clock;
 use crate::config::Config;
@@ -338,7 +338,9 @@ fn a_partition_that_comes_back_starts_from_scratch() {
     assert_eq!(bench.pass(1), ["assign [(17, 0)]"]);
     bench.port().queues.entry(17).or_default().push_back(far(0));
     assert_eq!(bench.pass(1), ["park 17@0"]);
-    assert_eq!(bench.pass(7_200_000 - 1_500), ["unpark 17@0"]);
+    // Two hours between two passes look like a freeze, which has its pause.
+    assert_eq!(bench.pass(7_200_000 - 1_500), Vec::<String>::new());
+    assert_eq!(bench.pass(FREEZE_PAUSE_MS), ["unpark 17@0"]);
 }
 
 #[test]
@@ -408,4 +410,115 @@ fn a_step_of_the_wall_clock_is_counted_and_followed() {
     let text = bench.metrics.encode().unwrap();
     assert!(text.contains("kafka_delay_clock_steps_total 1"), "{text}");
     assert_eq!(bench.port().calls, ["send 0 to orders"]);
+}
+
+/// Partition 0 assigned, its record 0 forwarded and not committed.
+fn with_a_settled_record() -> Bench {
+    let mut bench = Bench::new(MissingOffset::Earliest);
+    bench.assign(0);
+    bench.record(0, 1);
+    bench.pass(1);
+    bench.deliver(0);
+    bench.pass(1);
+    bench
+}
+
+fn refused() -> Event {
+    Event::Committed(Err("rebalance in progress".to_owned()))
+}
+
+#[test]
+fn a_stop_while_offsets_are_looked_up_answers_the_rebalance_and_takes_over_nothing() {
+    for answered in [false, true] {
+        let mut bench = Bench::new(MissingOffset::Earliest);
+        bench.event(Event::Assigned(vec![0, 1]));
+        bench.pass(0);
+        let now = bench.now();
+        bench.worker.stop(now);
+        if answered {
+            bench.located(&[at(0, Some(0), 0, 9), at(1, Some(0), 0, 9)]);
+        }
+        let (pass, calls) = bench.try_pass(1).unwrap();
+        assert_eq!((pass, calls), (Pass::Stopped, vec!["assign []".to_owned()]));
+    }
+}
+
+#[test]
+fn partitions_lost_before_they_were_taken_over_are_not_taken_over() {
+    let mut bench = Bench::new(MissingOffset::Earliest);
+    bench.event(Event::Assigned(vec![0, 1]));
+    bench.pass(0);
+    bench.event(Event::Revoked { partitions: vec![0, 1], lost: true });
+    bench.located(&[at(0, Some(0), 0, 9), at(1, Some(0), 0, 9)]);
+    assert_eq!(bench.pass(1), ["assign []", "unassign []"]);
+    assert_eq!(bench.worker.engine().lanes().count(), 0);
+}
+
+#[test]
+fn the_last_commit_is_made_again_while_the_group_refuses_it() {
+    let mut bench = with_a_settled_record();
+    let now = bench.now();
+    bench.worker.stop(now);
+    assert_eq!(bench.pass(1), ["commit [(0, 1)]"]);
+    bench.event(refused());
+    assert_eq!(bench.pass(1), Vec::<String>::new());
+    assert_eq!(bench.pass(100), ["commit [(0, 1)]"]);
+    bench.event(Event::Committed(Ok(())));
+    assert_eq!(bench.try_pass(1).unwrap().0, Pass::Stopped);
+
+    let mut bench = with_a_settled_record();
+    bench.event(Event::Revoked { partitions: vec![0], lost: false });
+    assert_eq!(bench.pass(1), ["commit [(0, 1)]"]);
+    bench.event(refused());
+    assert_eq!(bench.pass(1), Vec::<String>::new());
+    assert_eq!(bench.pass(100), ["commit [(0, 1)]"]);
+    bench.event(Event::Committed(Ok(())));
+    assert_eq!(bench.pass(1), ["unassign [0]"]);
+}
+
+#[test]
+fn a_commit_that_is_refused_for_long_is_given_up() {
+    let mut bench = with_a_settled_record();
+    let now = bench.now();
+    bench.worker.stop(now);
+    let mut waited_ms = 0;
+    loop {
+        bench.event(refused());
+        if bench.try_pass(10).unwrap().0 == Pass::Stopped {
+            break;
+        }
+        waited_ms += 10;
+        assert!(waited_ms < 5_000, "it never ends");
+    }
+    assert!(waited_ms > 1_000, "given up after {waited_ms} ms");
+}
+
+#[test]
+fn a_lane_whose_position_is_gone_goes_on_only_between_rebalances() {
+    let mut bench = Bench::new(MissingOffset::Earliest);
+    bench.event(Event::Assigned(vec![0, 1]));
+    bench.pass(0);
+    bench.located(&[at(0, Some(0), 0, 9), at(1, Some(0), 0, 9)]);
+    bench.pass(0);
+    bench.port().queues.entry(1).or_default().push_back(Fetched::OffsetGone);
+    bench.record(0, 1);
+    assert!(bench.pass(1).contains(&"locate [1]".to_owned()));
+    bench.event(Event::Revoked { partitions: vec![0], lost: false });
+    bench.located(&[at(1, Some(0), 5, 9)]);
+    assert_eq!(bench.pass(1), Vec::<String>::new(), "record 0 is under way");
+    bench.deliver(0);
+    assert_eq!(bench.pass(1), ["commit [(0, 1)]"]);
+    bench.event(Event::Committed(Ok(())));
+    assert_eq!(bench.pass(1), ["unassign [0]", "unassign [1]", "assign [(1, 5)]"]);
+}
+
+// G5: a process that stood still may have lost its partitions without knowing.
+#[test]
+fn after_a_freeze_nothing_is_handed_on_until_a_loss_would_be_known() {
+    let mut bench = with_a_settled_record();
+    bench.record(1, 1);
+    let sent = |calls: &[String]| calls.iter().any(|call| call.starts_with("send"));
+    assert!(!sent(&bench.pass(6_000)));
+    assert!(!sent(&bench.pass(FREEZE_PAUSE_MS - 1)));
+    assert!(sent(&bench.pass(1)));
 }

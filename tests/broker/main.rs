@@ -5,8 +5,11 @@
 mod support;
 
 mod dead_letters;
+mod faults;
 mod fixture;
 mod forwarding;
 mod guards;
+mod lifecycle;
+mod rebalance;
 mod rig;
 mod security;

@@ -9,6 +9,8 @@
 //!   one takes a permit ([`heavy`]), and few are given out at once;
 //! - [`Client`], and from it [`Admin`], [`Producer`], [`Reader`]: what a test does to a cluster;
 //! - [`DaemonConfig`] → [`Daemon`]: the compiled `kafka-delay run` as a child process;
+//! - [`Stage`], [`Ledger`], [`Flow`]: topics for a daemon, records sent through them, and what
+//!   became of each: lost, early, duplicated, out of order;
 //! - [`eventually`]: the only way to wait. A test never sleeps and hopes.
 //!
 //! How it works: the first process that needs a broker fetches the jars with Maven into
@@ -32,6 +34,7 @@ mod daemon;
 mod headers;
 mod http;
 pub mod java;
+mod ledger;
 mod node;
 mod permit;
 mod ports;
@@ -39,6 +42,7 @@ mod process;
 mod producer;
 mod reader;
 mod record;
+mod stage;
 mod wait;
 mod workspace;
 
@@ -48,10 +52,12 @@ pub use client::Client;
 pub use cluster::{Cluster, Options, shared};
 pub use daemon::{Daemon, DaemonConfig};
 pub use http::{http_get, metric};
+pub use ledger::{Flow, Ledger, Sent, Verdict};
 pub use node::Node;
 pub use permit::{Permit, heavy};
 pub use process::Process;
 pub use producer::Producer;
 pub use reader::Reader;
 pub use record::{Header, Record, Seen};
+pub use stage::Stage;
 pub use wait::{eventually, now_ms, unique};
