@@ -291,8 +291,8 @@ impl<P: Port> Worker<P> {
         Ok(self.port.unassign(&held)?)
     }
 
-    /// Goes on with lanes whose position left the log: records were deleted under them, or the topic
-    /// was recreated and the lane starts anew.
+    /// Goes on with lanes whose position left the log: records were deleted under them, or the
+    /// topic was recreated and the lane starts anew.
     fn progress_relocations(&mut self) -> Result<(), WorkerError> {
         let is_found = |moved: &Relocation| moved.found.is_some();
         // librdkafka would take these calls for the answer to the event it waits for.
