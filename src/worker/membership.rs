@@ -20,6 +20,11 @@ use crate::kafka::{Located, Port};
 /// coordinator refuses commits while the group changes.
 const COMMIT_TIMEOUT_MS: i64 = 2_000;
 
+/// A stop before the first assignment waits for it this long. A member cannot leave while its
+/// request to join is under way: the broker serves a connection's requests one after another, so the
+/// group would wait for a member that is gone, until its session ends.
+const JOIN_TIMEOUT_MS: i64 = 5_000;
+
 /// What the group is waiting for.
 #[derive(Debug)]
 enum Pending {
@@ -58,6 +63,8 @@ pub(super) struct Membership {
     /// Assigned partitions whose fetch position left the log.
     relocating: Vec<Relocation>,
     next_request: u64,
+    /// Whether the group has answered, be it with no partition.
+    joined: bool,
     /// Set once: when stopping began.
     stopping_since_ms: Option<i64>,
     stop_committing_since_ms: Option<i64>,
@@ -82,6 +89,7 @@ impl Membership {
             held: BTreeSet::new(),
             relocating: Vec::new(),
             next_request: 0,
+            joined: false,
             stopping_since_ms: None,
             stop_committing_since_ms: None,
         }
@@ -115,6 +123,7 @@ impl Membership {
 
 impl<P: Port> Worker<P> {
     pub(super) fn assigned(&mut self, partitions: Vec<i32>, now: Now) -> Result<(), WorkerError> {
+        self.membership.joined = true;
         self.reporter.joined();
         if partitions.is_empty() || self.membership.stopping_since_ms.is_some() {
             self.reporter.assigned(&[], 0);
@@ -245,7 +254,8 @@ impl<P: Port> Worker<P> {
         let timed_out = waited_ms >= self.membership.stop_timeout_ms;
         let given_up = waited_ms >= self.membership.stop_timeout_ms + COMMIT_TIMEOUT_MS;
         if !given_up {
-            if !(drained || timed_out) {
+            let joining = !self.membership.joined && waited_ms < JOIN_TIMEOUT_MS;
+            if joining || !(drained || timed_out) {
                 return Progress::Running;
             }
             let committing_since_ms = &mut self.membership.stop_committing_since_ms;

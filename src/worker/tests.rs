@@ -443,6 +443,25 @@ fn a_stop_while_offsets_are_looked_up_answers_the_rebalance_and_takes_over_nothi
     }
 }
 
+// The broker serves requests in turn: a member that asks to join cannot leave before the answer.
+#[test]
+fn a_stop_before_the_first_assignment_waits_for_it() {
+    let mut bench = Bench::new(MissingOffset::Earliest);
+    bench.pass(0);
+    let now = bench.now();
+    bench.worker.stop(now);
+    assert_ne!(bench.try_pass(1_000).unwrap().0, Pass::Stopped);
+    bench.event(Event::Assigned(vec![0]));
+    let (pass, calls) = bench.try_pass(1).unwrap();
+    assert_eq!((pass, calls), (Pass::Stopped, vec!["assign []".to_owned()]));
+
+    let mut bench = Bench::new(MissingOffset::Earliest);
+    let now = bench.now();
+    bench.worker.stop(now);
+    assert_ne!(bench.try_pass(4_999).unwrap().0, Pass::Stopped);
+    assert_eq!(bench.try_pass(1).unwrap().0, Pass::Stopped, "also without an answer");
+}
+
 #[test]
 fn partitions_lost_before_they_were_taken_over_are_not_taken_over() {
     let mut bench = Bench::new(MissingOffset::Earliest);

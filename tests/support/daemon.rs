@@ -9,6 +9,9 @@ use super::process::Process;
 use super::wait::{eventually, unique};
 use super::{Client, http, workspace};
 
+/// Where a daemon serves HTTP, unless a test says otherwise.
+const HTTP_LISTEN: &str = "KAFKA_DELAY__HTTP__LISTEN";
+
 /// Start, first contact with the cluster, first assignment.
 const READY_DEADLINE: Duration = Duration::from_secs(60);
 
@@ -63,7 +66,9 @@ impl DaemonConfig {
         let http = ports::reserve();
         let mut command = self.command(&["run"]);
         command.args(&self.arguments);
-        command.env("KAFKA_DELAY__HTTP__LISTEN", format!("127.0.0.1:{}", http.number));
+        if !self.environment.contains_key(HTTP_LISTEN) {
+            command.env(HTTP_LISTEN, format!("127.0.0.1:{}", http.number));
+        }
         let log = workspace::new_dir("daemon").join("daemon.log");
         Daemon { process: Process::spawn("daemon", command, &log), http }
     }
