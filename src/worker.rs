@@ -201,8 +201,12 @@ impl<P: Port> Worker<P> {
         self.notice_clock_step(now);
         self.reporter.polled(now);
         self.port.serve();
+        let mut more = true;
         for _ in 0..EVENT_BURST {
-            let Some(event) = self.port.next_event() else { break };
+            let Some(event) = self.port.next_event() else {
+                more = false;
+                break;
+            };
             self.handle(event, now)?;
         }
         if now.steady_ms >= self.sweep_at_ms {
@@ -210,11 +214,10 @@ impl<P: Port> Worker<P> {
             self.port.sweep();
         }
         let frozen = self.notice_freeze(now);
-        let mut more = false;
         if !frozen {
             self.engine.advance(now);
             self.act(now)?;
-            more = self.read(now)?;
+            more |= self.read(now)?;
         }
         self.report();
         self.commits.tick(&self.engine, &mut self.port, now.steady_ms);

@@ -20,6 +20,10 @@ pub(super) struct Arrivals {
 impl Arrivals {
     /// Notes that the log reached to `end_offset` at `now_ms`.
     pub(super) fn observe(&mut self, end_offset: i64, now_ms: i64) {
+        // A log that was cut back will hold other records at those offsets.
+        while self.observations.back().is_some_and(|(known_end, _)| *known_end > end_offset) {
+            self.observations.pop_back();
+        }
         let full = self.observations.len() >= MAX_OBSERVATIONS;
         let last = self.observations.back_mut();
         let seen_ms = last.as_ref().map_or(now_ms, |(_, last_ms)| now_ms.max(*last_ms));
@@ -54,6 +58,16 @@ mod tests {
         assert_eq!(arrivals.first_seen_ms(10, 9_000), 3_000);
         assert_eq!(arrivals.first_seen_ms(19, 9_000), 3_000);
         assert_eq!(arrivals.first_seen_ms(20, 9_000), 9_000);
+    }
+
+    #[test]
+    fn offsets_that_were_cut_off_count_as_seen_when_they_come_again() {
+        let mut arrivals = Arrivals::default();
+        arrivals.observe(1_000, 1_000);
+        arrivals.observe(900, 2_000);
+        arrivals.observe(1_000, 3_000);
+        assert_eq!(arrivals.first_seen_ms(899, 9_000), 2_000);
+        assert_eq!(arrivals.first_seen_ms(950, 9_000), 3_000);
     }
 
     #[test]

@@ -12,7 +12,7 @@
 //!   in its round is too large itself; the others go through;
 //! - transient, and everything at the dead-letter topic: tried again without end.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use super::action::Ticket;
@@ -25,6 +25,9 @@ pub const MAX_DESTINATIONS: usize = 10_000;
 /// Records that wait for one unknown or unauthorised destination; further ones are rejected.
 pub const MAX_WAITING: usize = 10_000;
 
+/// Dead letters that were refused for themselves wait behind all others, from this order on.
+const ASIDE: u64 = 1 << 63;
+
 /// Largest round, far above what a batch holds.
 const MAX_ROUND: u32 = 65_536;
 
@@ -35,7 +38,7 @@ const GRACE_RETRY_MS: i64 = 500;
 const PROBE_EVERY_MS: i64 = 1_000;
 
 /// Index of a destination in [`Destinations`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DestinationId(usize);
 
 /// Whether a topic is a destination of its own or takes dead letters.
@@ -100,8 +103,12 @@ pub struct Destinations {
     table: Vec<Destination>,
     by_name: HashMap<Arc<str>, DestinationId>,
     free: Vec<DestinationId>,
-    /// Destinations whose records wait for a round.
-    isolated: Vec<DestinationId>,
+    /// Destinations that may begin a round, by the moment from which they may.
+    rounds: BTreeSet<(i64, DestinationId)>,
+    /// Order of the next dead letter that steps aside.
+    next_aside: u64,
+    /// Idle destinations are forgotten when there are this many.
+    evict_at: usize,
 }
 
 impl Destinations {
@@ -112,7 +119,9 @@ impl Destinations {
             table: Vec::new(),
             by_name: HashMap::new(),
             free: Vec::new(),
-            isolated: Vec::new(),
+            rounds: BTreeSet::new(),
+            next_aside: ASIDE,
+            evict_at: MAX_DESTINATIONS,
         }
     }
 
@@ -121,8 +130,10 @@ impl Destinations {
         if let Some(id) = self.by_name.get(name) {
             return *id;
         }
-        if self.by_name.len() >= MAX_DESTINATIONS {
+        if self.by_name.len() >= self.evict_at {
             self.evict_idle();
+            // When few were idle, looking again at each new name would be in vain.
+            self.evict_at = MAX_DESTINATIONS.max(self.by_name.len() * 2);
         }
         let name: Arc<str> = name.into();
         let entry = Destination { name: Arc::clone(&name), role, under_way: 0, isolation: None };
@@ -180,7 +191,12 @@ impl Destinations {
             }
             return Admission::Reject(rejection(isolation.trouble, &destination.name));
         }
+        let others_aside = isolation.waiting.keys().next().is_some_and(|first| *first >= ASIDE);
+        if destination.role == Role::DeadLetter && others_aside {
+            isolation.retry_ms = isolation.retry_ms.min(steady_ms);
+        }
         isolation.waiting.insert(order, ticket);
+        self.queue(id);
         Admission::Wait
     }
 
@@ -234,13 +250,17 @@ impl Destinations {
                 (false, false) => isolation.backoff_ms,
             };
             isolation.retry_ms = steady_ms.saturating_add(pause_ms);
+            if alone {
+                isolation.backoff_ms = (isolation.backoff_ms * 2).min(policy.max_backoff_ms);
+            }
         }
         let name = Arc::clone(&destination.name);
         if !reject {
+            // A dead letter that is refused for itself must not keep all others waiting behind it.
+            let aside = destination.role == Role::DeadLetter && alone;
+            let order = if aside { self.next_aside } else { order };
+            self.next_aside += u64::from(aside);
             isolation.waiting.insert(order, ticket);
-            if !self.isolated.contains(&id) {
-                self.isolated.push(id);
-            }
         }
         self.end_round(id, steady_ms);
         if reject { Refused::Reject(rejection(trouble, &name)) } else { Refused::Waits }
@@ -255,18 +275,11 @@ impl Destinations {
     /// Takes the next round of some destination whose time has come, or what a condemned one still
     /// has waiting. The caller sends (or drops) every ticket and then calls [`Self::released`].
     pub fn next_round(&mut self, steady_ms: i64) -> Option<Round> {
-        let policy = self.policy;
-        let table = &mut self.table;
-        let id = *self.isolated.iter().find(|id| {
-            let destination = &table[id.0];
-            destination.isolation.as_ref().is_some_and(|isolation| {
-                !isolation.waiting.is_empty()
-                    && (isolation.condemned
-                        || (destination.under_way == 0 && isolation.retry_ms <= steady_ms))
-            })
-        })?;
-        let destination = &mut table[id.0];
-        let isolation = destination.isolation.as_mut().expect("found above");
+        let (_, id) = *self.rounds.first().filter(|(from_ms, _)| *from_ms <= steady_ms)?;
+        self.rounds.pop_first();
+        let destination = &mut self.table[id.0];
+        let isolation = destination.isolation.as_mut().expect("only isolated ones are queued");
+        isolation.queued_ms = None;
         if isolation.condemned {
             let rejection = rejection(isolation.trouble, &destination.name);
             let tickets = std::mem::take(&mut isolation.waiting).into_values().collect();
@@ -280,7 +293,6 @@ impl Destinations {
             }
         }
         isolation.round_failed = false;
-        isolation.backoff_ms = (isolation.backoff_ms * 2).min(policy.max_backoff_ms);
         Some(Round { destination: id, tickets, rejection: None })
     }
 
@@ -291,20 +303,12 @@ impl Destinations {
         if let Some(isolation) = &mut destination.isolation {
             isolation.released = count;
         }
-        if count == 0 {
-            self.end_round(id, steady_ms);
-        }
+        self.end_round(id, steady_ms);
     }
 
     /// When the next round can begin; `None`: only after an event.
     pub fn next_wakeup_ms(&self) -> Option<i64> {
-        let due = |id: &DestinationId| {
-            let destination = &self.table[id.0];
-            let isolation = destination.isolation.as_ref()?;
-            let waits = !isolation.waiting.is_empty() && destination.under_way == 0;
-            waits.then_some(isolation.retry_ms)
-        };
-        self.isolated.iter().filter_map(due).min()
+        self.rounds.first().map(|(from_ms, _)| *from_ms)
     }
 
     /// Destinations in trouble, for people.
@@ -314,8 +318,34 @@ impl Destinations {
         })
     }
 
-    /// When nothing is under way any more: sizes the next round, or opens the destination.
+    /// When nothing is under way any more: sizes the next round, or opens the destination. True when
+    /// that ended its trouble.
     fn end_round(&mut self, id: DestinationId, steady_ms: i64) -> bool {
+        let opens = self.close_round(id, steady_ms);
+        self.queue(id);
+        opens
+    }
+
+    /// Puts a destination into the queue of rounds, or takes it out, as its state says.
+    fn queue(&mut self, id: DestinationId) {
+        let destination = &mut self.table[id.0];
+        let Some(isolation) = &mut destination.isolation else { return };
+        let waits = !isolation.waiting.is_empty();
+        let key = match (waits, isolation.condemned, destination.under_way) {
+            (true, true, _) => Some(i64::MIN),
+            (true, false, 0) => Some(isolation.retry_ms),
+            (true, false, _) | (false, _, _) => None,
+        };
+        if let Some(old) = isolation.queued_ms.take() {
+            self.rounds.remove(&(old, id));
+        }
+        if let Some(new) = key {
+            self.rounds.insert((new, id));
+        }
+        isolation.queued_ms = key;
+    }
+
+    fn close_round(&mut self, id: DestinationId, steady_ms: i64) -> bool {
         let destination = &mut self.table[id.0];
         let Some(isolation) = &mut destination.isolation else { return false };
         if destination.under_way > 0 {
@@ -334,7 +364,6 @@ impl Destinations {
             return false;
         }
         // A condemned destination needs no rounds: its next record is its probe.
-        self.isolated.retain(|isolated| *isolated != id);
         let opens = !isolation.condemned;
         if opens {
             destination.isolation = None;
@@ -349,7 +378,6 @@ impl Destinations {
                 self.by_name.remove(&destination.name);
                 destination.isolation = None;
                 self.free.push(id);
-                self.isolated.retain(|isolated| *isolated != id);
             }
         }
     }

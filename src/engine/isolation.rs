@@ -33,6 +33,8 @@ pub(super) struct Isolation {
     pub(super) retry_ms: i64,
     pub(super) backoff_ms: i64,
     pub(super) condemned: bool,
+    /// Its key in the queue of rounds, while it is there.
+    pub(super) queued_ms: Option<i64>,
 }
 
 impl Isolation {
@@ -48,6 +50,7 @@ impl Isolation {
             retry_ms: steady_ms,
             backoff_ms: policy.initial_backoff_ms,
             condemned: false,
+            queued_ms: None,
         }
     }
 }

@@ -310,6 +310,7 @@ impl<R: Record> Lane<R> {
     pub fn next_wakeup_ms(&self, now_ms: i64, park_after_ms: i64) -> Option<i64> {
         match &self.state {
             State::Reading | State::Draining => None,
+            State::Holding(_) if self.halted => None,
             State::Holding(head) if head.due_ms <= now_ms => None, // waits for room: an event
             State::Holding(head) if head.due_ms.saturating_sub(now_ms) > park_after_ms => {
                 Some(head.park_from_ms.max(now_ms))
@@ -443,6 +444,17 @@ mod tests {
         assert_eq!(lane.wish(wake_ms, PARK_AFTER_MS), Wish::Unpark(100));
         let retry_ms = lane.next_wakeup_ms(wake_ms, PARK_AFTER_MS).unwrap();
         assert_eq!(lane.wish(retry_ms, PARK_AFTER_MS), Wish::Unpark(100));
+    }
+
+    #[test]
+    fn a_halted_lane_sleeps_however_far_its_head_is_off() {
+        for delay_s in [1, 60] {
+            let mut lane = lane(delay_s);
+            lane.halted = true;
+            offer(&mut lane, 100, NOW_MS, NOW_MS);
+            assert_eq!(lane.wish(NOW_MS, PARK_AFTER_MS), Wish::Nothing);
+            assert_eq!(lane.next_wakeup_ms(NOW_MS, PARK_AFTER_MS), None);
+        }
     }
 
     // R60: the clamp is taken when the record is first seen, and parking does not renew it.

@@ -284,6 +284,35 @@ fn without_a_dead_letter_topic_the_level_halts_or_drops() {
     assert_eq!(prefix(&engine), 1);
 }
 
+#[test]
+fn a_dead_letter_that_is_refused_for_itself_does_not_hold_up_the_others() {
+    let mut engine = engine();
+    read(&mut engine, 0, "..", NOW_MS);
+    let poison = sends(&mut engine);
+    refuse(&mut engine, poison[0].0, Trouble::TooLarge, NOW_MS);
+    let mut now_ms = NOW_MS;
+    let mut delivered = BTreeSet::new();
+    for offset in 1..6 {
+        read(&mut engine, offset, "..", now_ms);
+        for _ in 0..20 {
+            let sent = sends(&mut engine);
+            let poisoned = sent.iter().any(|(_, offset, _)| *offset == 0);
+            for (ticket, offset, _) in sent {
+                if poisoned {
+                    refuse(&mut engine, ticket, Trouble::TooLarge, now_ms);
+                } else {
+                    delivered.insert(offset);
+                    engine.settled(ticket, Ok(()), now_ms);
+                }
+            }
+            now_ms = next_wakeup_ms(&engine, now_ms).unwrap_or(now_ms).max(now_ms);
+            engine.advance(at(now_ms));
+        }
+        assert!(delivered.contains(&offset), "{offset} waits behind the first");
+    }
+    assert_eq!(prefix(&engine), 0, "the first is still waiting");
+}
+
 // R27, G5: after the revoke nothing is sent, and what was under way is waited for.
 #[test]
 fn a_revoked_lane_sends_nothing_and_drains() {

@@ -7,7 +7,6 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rdkafka::consumer::{BaseConsumer, Consumer};
@@ -22,6 +21,10 @@ use super::settings::Clients;
 /// One question to the cluster.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// One question for log ends. Short: a partition without a leader uses it up, and questions for a
+/// new assignment wait behind it.
+const RANGE_TIMEOUT: Duration = Duration::from_secs(3);
+
 /// Pause before a failed question for a new assignment is asked again.
 const RETRY_PAUSE: Duration = Duration::from_millis(500);
 
@@ -34,7 +37,6 @@ enum Request {
 #[derive(Debug)]
 pub struct Lookup {
     requests: Sender<Request>,
-    thread: Option<JoinHandle<()>>,
 }
 
 impl Lookup {
@@ -50,10 +52,8 @@ impl Lookup {
         let client: BaseConsumer<LookupContext> = settings.create_with_context(context)?;
         let (requests, inbox) = channel();
         let asker = Asker { client, topic: topic.to_owned(), partitions, interval };
-        let thread = std::thread::Builder::new()
-            .name("lookup".to_owned())
-            .spawn(move || asker.run(&inbox))?;
-        Ok(Arc::new(Self { requests, thread: Some(thread) }))
+        std::thread::Builder::new().name("lookup".to_owned()).spawn(move || asker.run(&inbox))?;
+        Ok(Arc::new(Self { requests }))
     }
 
     /// Asks where `partitions` stand; the answer is an [`Event::Located`], however long it takes.
@@ -62,7 +62,8 @@ impl Lookup {
         let _ = self.requests.send(Request::Locate(request, partitions));
     }
 
-    /// Ends the thread; it may take as long as the question under way.
+    /// Ends the thread after the question under way. Nobody waits for it: it holds nothing that would
+    /// have to be written, and without brokers a question takes seconds.
     pub fn stop(&self) {
         let _ = self.requests.send(Request::Stop);
     }
@@ -71,10 +72,6 @@ impl Lookup {
 impl Drop for Lookup {
     fn drop(&mut self) {
         self.stop();
-        if let Some(thread) = self.thread.take() {
-            // A panic there was reported by the panic hook.
-            let _ = thread.join();
-        }
     }
 }
 
@@ -123,9 +120,19 @@ impl Asker {
         let list = self.list(partitions, Offset::Invalid)?;
         // Committed first: the log's end can then only be further on.
         let committed = self.client.committed_offsets(list, QUERY_TIMEOUT)?;
-        let ranges = self.ranges(partitions)?;
-        let mut located = Vec::with_capacity(ranges.len());
-        for LogRange { partition, start, end } in ranges {
+        let ranges = match self.ranges(partitions) {
+            Ok(ranges) => Some(ranges),
+            // One partition without a leader must not keep all others from being read. A position
+            // that then proves to be outside the log is looked up again by itself.
+            Err(error) if partitions.len() > 1 => {
+                warn!(%error, "cannot look up log ends; reading from the committed offsets");
+                self.refresh_leaders();
+                None
+            }
+            Err(error) => return Err(error),
+        };
+        let mut located = Vec::with_capacity(partitions.len());
+        for (index, &partition) in partitions.iter().enumerate() {
             let committed = committed
                 .find_partition(&self.topic, partition)
                 .map_or(Ok(None), |element| element.error().map(|()| Some(element.offset())))?;
@@ -133,6 +140,9 @@ impl Asker {
                 Some(Offset::Offset(offset)) => Some(offset),
                 _ => None,
             };
+            let assumed = committed.unwrap_or(0);
+            let range = ranges.as_ref().map(|ranges| (ranges[index].start, ranges[index].end));
+            let (start, end) = range.unwrap_or((assumed, assumed));
             located.push(Located { partition, committed, start, end });
         }
         Ok(located)
@@ -152,7 +162,7 @@ impl Asker {
     /// Once an election has told librdkafka that a partition has no leader, it answers so from its
     /// cache for minutes, without asking again; a question for metadata renews the cache.
     fn refresh_leaders(&self) {
-        if let Err(error) = self.client.fetch_metadata(Some(&self.topic), QUERY_TIMEOUT) {
+        if let Err(error) = self.client.fetch_metadata(Some(&self.topic), RANGE_TIMEOUT) {
             debug!(%error, "cannot look up leaders");
         }
     }
@@ -165,7 +175,7 @@ impl Asker {
     }
 
     fn offsets(&self, partitions: &[i32], which: Offset) -> KafkaResult<Vec<i64>> {
-        let answer = self.client.offsets_for_times(self.list(partitions, which)?, QUERY_TIMEOUT)?;
+        let answer = self.client.offsets_for_times(self.list(partitions, which)?, RANGE_TIMEOUT)?;
         let mut offsets = Vec::with_capacity(partitions.len());
         for partition in partitions {
             let offset = answer

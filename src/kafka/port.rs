@@ -219,8 +219,9 @@ impl<'q> Port for KafkaPort<'q> {
     }
 
     fn park(&mut self, partition: i32, offset: i64) -> Result<(), PortError> {
+        self.consumer.park(partition, offset)?;
         self.touched.remove(&partition);
-        self.consumer.park(partition, offset)
+        Ok(())
     }
 
     fn unpark(&mut self, partition: i32, offset: i64) -> Result<(), PortError> {
