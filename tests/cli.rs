@@ -283,3 +283,58 @@ fn colours_are_used_only_when_asked_for_off_a_terminal() {
     program(&bad).assert().code(78).stderr(contains("\x1b[").not());
     program(&bad).arg("--color=always").assert().code(78).stderr(contains("\x1b[31m"));
 }
+
+#[test]
+fn what_librdkafka_would_refuse_is_found_without_a_broker() {
+    program(&["-X", "foo=bar", "check"]).assert().code(78).stderr(contains("\"foo\""));
+    program(&["--set", "forward.librdkafka.batch.size=-5", "check"])
+        .assert()
+        .code(78)
+        .stderr(contains("batch.size"));
+}
+
+#[test]
+fn send_refuses_bad_arguments_before_it_looks_for_a_broker() {
+    let send = |arguments: &[&str]| {
+        let all: Vec<&str> = ["send"].iter().chain(arguments).copied().collect();
+        program(&all).assert().code(2)
+    };
+    send(&["--to", "orders", "x"]).stderr(contains("--delay"));
+    send(&["--delay", "31s", "--to", "orders"]).stderr(contains("30s"));
+    send(&["--level", "19", "--to", "orders"]).stderr(contains("--level 19"));
+    send(&["--level", "1", "--to", "a b"]).stderr(contains("topic name"));
+    send(&["--level", "1", "--to", "delay_topic"]).stderr(contains("for ever"));
+}
+
+#[test]
+fn a_healthcheck_of_nobody_fails() {
+    program(&["healthcheck", "--address", "127.0.0.1:1"])
+        .assert()
+        .code(1)
+        .stderr(contains("/readyz"));
+}
+
+#[test]
+fn a_cluster_that_is_not_there_is_unavailable() {
+    program(&[
+        "run",
+        "-b",
+        "127.0.0.1:1",
+        "--set",
+        "kafka.connect_timeout=1s",
+        "--set",
+        "http.listen=",
+    ])
+    .assert()
+    .code(69)
+    .stderr(contains("127.0.0.1:1"));
+}
+
+#[test]
+fn the_demo_shows_records_in_time_and_ends_by_itself() {
+    program(&["demo", "--for", "4s", "--set", "delay.levels=1s,2s,1h"])
+        .assert()
+        .success()
+        .stdout(contains("cancel order-1"))
+        .stdout(contains(" 0 early"));
+}

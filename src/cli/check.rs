@@ -9,6 +9,7 @@ use super::exit::{self, Failure};
 use super::global::GlobalArgs;
 use super::output::{Severity, complain};
 use crate::config::Origin;
+use crate::kafka::settings;
 
 /// Arguments of `check`.
 #[derive(Args)]
@@ -37,9 +38,16 @@ pub(super) fn run(
 ) -> Result<(), Failure> {
     let color = global.color.is_on_for_stderr();
     let file = args.file.as_deref().or(global.config.as_deref());
-    let (errors, warnings, settings) = match global.load_from(file) {
-        Ok(loaded) => (Vec::new(), loaded.warnings, loaded.effective),
-        Err(problems) => (problems.errors, problems.warnings, Vec::new()),
+    let (mut errors, mut refused) = (Vec::new(), None);
+    let (warnings, settings) = match global.load_from(file) {
+        Ok(loaded) => {
+            refused = settings::check(&loaded.config).err();
+            (loaded.warnings, loaded.effective)
+        }
+        Err(problems) => {
+            errors = problems.errors;
+            (problems.warnings, Vec::new())
+        }
     };
     for warning in &warnings {
         complain(color, Severity::Warning, &warning.to_string());
@@ -47,9 +55,12 @@ pub(super) fn run(
     for error in &errors {
         complain(color, Severity::Error, &error.to_string());
     }
-    let found =
-        format!("{}, {}", counted(errors.len(), "error"), counted(warnings.len(), "warning"));
-    if !errors.is_empty() || (args.strict && !warnings.is_empty()) {
+    if let Some(refused) = &refused {
+        complain(color, Severity::Error, refused);
+    }
+    let count = errors.len() + usize::from(refused.is_some());
+    let found = format!("{}, {}", counted(count, "error"), counted(warnings.len(), "warning"));
+    if count > 0 || (args.strict && !warnings.is_empty()) {
         return Err(Failure::new(exit::CONFIG, found));
     }
     let set = settings.iter().filter(|setting| setting.origin != Origin::Default).count();

@@ -241,7 +241,10 @@ impl<'a, W: Write> Show<'a, W> {
             };
             self.send(*level, level.delay_ms - due_in_ms)?;
         }
-        writeln!(self.out, "sent one record into each level; older ones are marked as such\n")?;
+        writeln!(
+            self.out,
+            "sent one record into each level, older ones marked as such; more follow in level 1\n"
+        )?;
         writeln!(
             self.out,
             "{:<23}  {:>5}  {:>6}  {:<14}  {:<10}  {:<22}  {:>9}",

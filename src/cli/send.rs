@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::time::Duration;
 
-use clap::Args;
+use clap::{ArgGroup, Args};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
@@ -11,11 +11,12 @@ use super::exit::{self, Failure};
 use super::global::GlobalArgs;
 use crate::app;
 use crate::clock;
-use crate::engine::{Level, LevelTable};
+use crate::engine::{Level, LevelTable, is_legal_topic_name};
 use crate::kafka::sender::{DelayedRecord, Sender};
 
 /// Arguments of `send`.
 #[derive(Args)]
+#[command(group = ArgGroup::new("wait").required(true).args(["delay", "level"]))]
 #[command(after_help = "\
 Examples:
   kafka-delay send --delay 30s --to orders 'cancel 4711'
@@ -29,7 +30,7 @@ pub struct SendArgs {
     delay: Option<Duration>,
 
     /// Number of the level, instead of --delay
-    #[arg(long, value_name = "N", conflicts_with = "delay", required_unless_present = "delay")]
+    #[arg(long, value_name = "N")]
     level: Option<u16>,
 
     /// Topic that gets the record when the delay has passed
@@ -60,6 +61,10 @@ pub(super) fn run(
     let config = global.load()?.config;
     let levels = &config.delay.levels;
     let level = choose(args, levels)?;
+    if !is_legal_topic_name(&args.to) {
+        let message = format!("--to `{}` is no topic name: a-z A-Z 0-9 . _ -", args.to);
+        return Err(Failure::new(exit::USAGE, message));
+    }
     config.destination_policy().check(&args.to).map_err(|rejection| {
         let detail = rejection.detail;
         Failure::new(exit::USAGE, format!("--to {}: the daemon would refuse it: {detail}", args.to))

@@ -318,8 +318,8 @@ impl Destinations {
         })
     }
 
-    /// When nothing is under way any more: sizes the next round, or opens the destination. True when
-    /// that ended its trouble.
+    /// When nothing is under way any more: sizes the next round, or opens the destination. True
+    /// when that ended its trouble.
     fn end_round(&mut self, id: DestinationId, steady_ms: i64) -> bool {
         let opens = self.close_round(id, steady_ms);
         self.queue(id);

@@ -62,8 +62,8 @@ impl Lookup {
         let _ = self.requests.send(Request::Locate(request, partitions));
     }
 
-    /// Ends the thread after the question under way. Nobody waits for it: it holds nothing that would
-    /// have to be written, and without brokers a question takes seconds.
+    /// Ends the thread after the question under way. Nobody waits for it: it holds nothing that
+    /// would have to be written, and without brokers a question takes seconds.
     pub fn stop(&self) {
         let _ = self.requests.send(Request::Stop);
     }

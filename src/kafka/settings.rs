@@ -141,6 +141,19 @@ pub fn lookup(config: &Config) -> ClientConfig {
     client
 }
 
+/// Whether librdkafka accepts the settings of every client; needs no broker. The error is for
+/// people.
+pub fn check(config: &Config) -> Result<(), String> {
+    for (role, settings) in
+        [("consumer", consumer(config)), ("producer", producer(config)), ("lookup", lookup(config))]
+    {
+        settings
+            .create_native_config()
+            .map_err(|error| format!("the Kafka client ({role}) refuses a setting: {error}"))?;
+    }
+    Ok(())
+}
+
 fn common(config: &Config, role: &str) -> ClientConfig {
     let kafka = &config.kafka;
     let mut client = ClientConfig::new();

@@ -21,8 +21,8 @@ use crate::kafka::{Located, Port};
 const COMMIT_TIMEOUT_MS: i64 = 2_000;
 
 /// A stop before the first assignment waits for it this long. A member cannot leave while its
-/// request to join is under way: the broker serves a connection's requests one after another, so the
-/// group would wait for a member that is gone, until its session ends.
+/// request to join is under way: the broker serves a connection's requests one after another, so
+/// the group would wait for a member that is gone, until its session ends.
 const JOIN_TIMEOUT_MS: i64 = 5_000;
 
 /// What the group is waiting for.
