@@ -257,7 +257,7 @@ impl Destinations {
         let name = Arc::clone(&destination.name);
         if !reject {
             // A dead letter that is refused for itself must not keep all others waiting behind it.
-            let aside = destination.role == Role::DeadLetter && alone;
+            let aside = destination.role == Role::DeadLetter && alone && !lasting;
             let order = if aside { self.next_aside } else { order };
             self.next_aside += u64::from(aside);
             isolation.waiting.insert(order, ticket);
