@@ -121,6 +121,8 @@ pub enum Wish {
 pub enum Offered {
     /// It is the head now.
     Accepted(time::TimestampQuality),
+    /// It is the head again, after its partition was parked.
+    AcceptedAgain,
     /// It lies below the lane's position: read again after a seek, or from before a pause.
     Stale,
     /// The lane has a head, is parked or is draining. The record is read again later.
@@ -191,14 +193,16 @@ impl<R: Record> Lane<R> {
         let timestamp_ms = record.timestamp_ms();
         let first_seen_ms = self.arrivals.first_seen_ms(offset, now_ms);
         let mut due_ms = time::due_ms(timestamp_ms, first_seen_ms, self.level.delay_ms);
-        if let Some((parked_offset, parked_due_ms)) = self.parked_due.take()
-            && parked_offset == offset
-        {
+        let parked = self.parked_due.take().filter(|(parked_offset, _)| *parked_offset == offset);
+        if let Some((_, parked_due_ms)) = parked {
             due_ms = due_ms.min(parked_due_ms);
         }
         self.position = offset + 1;
         self.state = State::Holding(Head { record, due_ms, park_from_ms: now_ms });
-        Offered::Accepted(time::judge(timestamp_ms, now_ms, tolerance_ms))
+        match parked {
+            Some(_) => Offered::AcceptedAgain,
+            None => Offered::Accepted(time::judge(timestamp_ms, now_ms, tolerance_ms)),
+        }
     }
 
     /// What the lane wants at `now_ms`. Asking twice changes nothing but the moment at which an
@@ -428,7 +432,7 @@ mod tests {
         assert_eq!(lane.wish(wake_ms, PARK_AFTER_MS), Wish::Unpark(100));
         lane.unparked();
         // R15: the head itself is read again, not the record after it
-        assert!(matches!(offer(&mut lane, 100, NOW_MS, wake_ms), Offered::Accepted(_)));
+        assert_eq!(offer(&mut lane, 100, NOW_MS, wake_ms), Offered::AcceptedAgain);
         assert_eq!(lane.head_due_ms(), Some(NOW_MS + 60_000));
     }
 
