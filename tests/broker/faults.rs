@@ -123,7 +123,7 @@ fn a_frozen_daemon_that_wakes_up_repeats_only_what_it_had_in_hand_and_works_agai
     frozen.wait_metric("kafka_delay_records_forwarded_total", &[], 300.0, DEADLINE);
     let committed = stage.committed();
     let mut commits = Commits(committed.clone());
-    frozen.signal(libc::SIGSTOP);
+    frozen.freeze();
     let frozen_at = now_ms();
     let other = stage.config.start_ready();
     stage.wait_shares(&[&other], &[6], DEADLINE);

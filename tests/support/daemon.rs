@@ -121,6 +121,25 @@ impl Daemon {
         self.process.signal(signal);
     }
 
+    /// SIGSTOP, and waits until every thread stands still: the signal itself returns before that.
+    #[track_caller]
+    pub fn freeze(&self) {
+        self.signal(libc::SIGSTOP);
+        let tasks = format!("/proc/{}/task", self.pid());
+        let stopped =
+            |stat: &str| stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T'));
+        eventually(READY_DEADLINE, || {
+            for task in std::fs::read_dir(&tasks).map_err(|error| error.to_string())? {
+                let stat = task.map_err(|error| error.to_string())?.path().join("stat");
+                let stat = std::fs::read_to_string(stat).map_err(|error| error.to_string())?;
+                if !stopped(&stat) {
+                    return Err(format!("still running: {stat}"));
+                }
+            }
+            Ok(())
+        });
+    }
+
     /// `kill -9`.
     pub fn kill(&self) {
         self.process.kill();
