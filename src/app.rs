@@ -141,7 +141,8 @@ impl Daemon {
         let ended = tokio::select! {
             outcome = self.engine.outcome() => outcome,
             () = watch(&self.shared, self.stall_after_ms) => {
-                Outcome::Failed("the engine loop is stuck; ending the process".to_owned())
+                let stuck = "the engine loop is stuck; ending the process";
+                Outcome::Failed(AppError::Internal(stuck.to_owned()))
             }
             () = stop => {
                 let began_ms = steady_ms(self.shared.clock);
@@ -157,7 +158,7 @@ impl Daemon {
             Outcome::Failed(cause) => {
                 self.shared.health.set_fatal();
                 error!(%cause, "the daemon cannot go on");
-                Err(AppError::Internal(cause))
+                Err(cause)
             }
         };
         if let Some(server) = self.http {
@@ -174,10 +175,10 @@ impl Daemon {
         self.engine.stop();
         match tokio::time::timeout(self.shutdown_timeout, self.engine.outcome()).await {
             Ok(outcome) => outcome,
-            Err(_) => Outcome::Failed(
+            Err(_) => Outcome::Failed(AppError::Internal(
                 "shutdown.timeout has passed; what was not committed will be forwarded again"
                     .to_owned(),
-            ),
+            )),
         }
     }
 

@@ -10,6 +10,7 @@ mod membership;
 mod report;
 #[cfg(test)]
 mod tests;
+mod transactions;
 
 use std::time::Duration;
 
@@ -17,9 +18,10 @@ use crate::clock::Clock;
 use crate::engine::{Action, Engine, EngineConfig, Lane, Now, Offered, Wakeup};
 use crate::kafka::{Event, Fetched, Port, PortError, SendError};
 
-use commits::Commits;
+use commits::{Cadence, Commits};
 use membership::{Membership, Progress};
 pub use report::Reporter;
+use transactions::Transactions;
 
 /// Rebalances and client errors are looked for at least this often.
 const SERVE_EVERY: Duration = Duration::from_millis(20);
@@ -118,7 +120,7 @@ pub struct Worker<P: Port> {
     reporter: Reporter,
     missing_offset: MissingOffset,
     partitions: i32,
-    /// A send for which the producer had no room.
+    /// A send for which the producer or the open transaction has no room.
     blocked_send: Option<Action>,
     sweep_at_ms: i64,
     status_at_ms: i64,
@@ -142,10 +144,16 @@ impl<P: Port> Worker<P> {
     /// A worker without partitions; the group's first rebalance brings them.
     pub fn new(config: WorkerConfig, port: P, reporter: Reporter) -> Self {
         let freeze_ms = i64::try_from(config.drain_timeout.as_millis()).unwrap_or(i64::MAX);
+        let commit_ms = i64::try_from(config.commit_every.as_millis()).unwrap_or(i64::MAX);
+        let commits = if config.engine.transactional {
+            Commits::Transactions(Transactions::new(commit_ms))
+        } else {
+            Commits::Cadence(Cadence::new(commit_ms))
+        };
         Self {
             engine: Engine::new(config.engine),
             port,
-            commits: Commits::new(config.commit_every),
+            commits,
             membership: Membership::new(config.drain_timeout, config.stop_timeout),
             partitions: config.partitions,
             reporter,
@@ -220,7 +228,7 @@ impl<P: Port> Worker<P> {
             more |= self.read(now)?;
         }
         self.report();
-        self.commits.tick(&self.engine, &mut self.port, now.steady_ms);
+        self.commits.tick(&self.engine, &mut self.port, now.steady_ms, !more);
         if self.progress_membership(now)? == Progress::Stopped {
             return Ok(Pass::Stopped);
         }
@@ -235,7 +243,10 @@ impl<P: Port> Worker<P> {
         if more && self.blocked_send.is_none() {
             return Ok(Pass::Busy);
         }
-        Ok(Pass::Idle(self.engine.next_wakeup(now.wall_ms)))
+        let mut wakeup = self.engine.next_wakeup(now.wall_ms);
+        let commits_ms = self.commits.wakeup_ms(now.steady_ms);
+        wakeup.steady_ms = wakeup.steady_ms.into_iter().chain(commits_ms).min();
+        Ok(Pass::Idle(wakeup))
     }
 
     /// The engine, for tests that check its invariants.
@@ -252,11 +263,25 @@ impl<P: Port> Worker<P> {
         match event {
             Event::Delivered { ticket, result, took } => {
                 self.reporter.delivered(&result, took);
+                self.commits.delivered(&result);
                 self.engine.settled(ticket, result, now.steady_ms);
             }
             Event::Committed(result) => {
                 self.reporter.committed(&result);
-                self.commits.ended(&result, &mut self.engine);
+                let (engine, port) = (&mut self.engine, &mut self.port);
+                if let Some(ended) = self.commits.ended(result.is_ok(), engine, port, now.steady_ms)
+                {
+                    self.reporter.transaction_committed(ended);
+                }
+            }
+            Event::Aborted(cause) => {
+                self.reporter.aborted(cause.as_ref());
+                if let Some(action) = self.blocked_send.take() {
+                    self.engine.put_back(action);
+                }
+                if let Some(open) = self.commits.transactions() {
+                    open.aborted(cause.as_ref(), &mut self.engine, now.steady_ms);
+                }
             }
             Event::Assigned(partitions) => self.assigned(partitions, now)?,
             Event::Revoked { partitions, lost } => self.revoked(partitions, lost, now)?,
@@ -282,9 +307,19 @@ impl<P: Port> Worker<P> {
                         self.engine.abandoned(ticket, now.steady_ms);
                         continue;
                     };
+                    if !self.commits.admits(&self.engine, ticket, now.steady_ms) {
+                        self.blocked_send = Some(action);
+                        return Ok(());
+                    }
                     match self.port.send(ticket, &outgoing) {
-                        Ok(()) => self.reporter.sent(outgoing.due_ms, now.wall_ms),
-                        Err(SendError::Full) => {
+                        Ok(()) => {
+                            self.reporter.sent(outgoing.due_ms, now.wall_ms);
+                            self.commits.sent(ticket, now.steady_ms);
+                        }
+                        Err(error @ (SendError::Full | SendError::TransactionFailed)) => {
+                            if error == SendError::TransactionFailed {
+                                self.commits.fail();
+                            }
                             self.blocked_send = Some(action);
                             return Ok(());
                         }

@@ -9,10 +9,13 @@ use tokio::sync::oneshot;
 
 use super::statistics::BrokerObserver;
 use super::{AppError, Shared};
-use crate::config::{Config, OnDeadLetterFailure, OnMissingOffset};
+use crate::config::{Config, Guarantee, OnDeadLetterFailure, OnMissingOffset};
 use crate::engine::{EngineConfig, RetryPolicy};
 use crate::kafka::settings::{self, Clients};
-use crate::kafka::{DelayConsumer, Event, ForwardProducer, ForwardStyle, KafkaPort, Lookup, Waker};
+use crate::kafka::{
+    DelayConsumer, Event, ForwardProducer, ForwardStyle, InitError, KafkaPort, Lookup,
+    Transactions, Waker,
+};
 use crate::worker::{MissingOffset, Reporter, Worker, WorkerConfig};
 
 /// Of `shutdown.timeout`, this share is for draining; the rest is for the commit and for leaving.
@@ -24,7 +27,7 @@ pub(super) enum Outcome {
     /// Asked to stop, and committed.
     Drained,
     /// It cannot go on.
-    Failed(String),
+    Failed(AppError),
 }
 
 /// Handle to the engine thread.
@@ -38,6 +41,8 @@ pub(super) struct EngineThread {
 struct Parts {
     consumer: DelayConsumer,
     producer: ForwardProducer,
+    /// In exactly-once mode: how long the coordinator may take to take the producer on.
+    init_timeout: Option<Duration>,
     lookup: Arc<Lookup>,
     events: Receiver<Event>,
     worker: WorkerConfig,
@@ -61,14 +66,23 @@ impl EngineThread {
             (shared.clock, Arc::clone(&stop), Arc::clone(&waker));
         let body = move || {
             thread_waker.register_current_thread();
-            let Parts { consumer, producer, lookup, events, worker, reporter } = parts;
-            let outcome = {
-                let port = KafkaPort::new(&consumer, producer, lookup, events);
-                let mut worker = Worker::new(worker, port, reporter);
-                match worker.run(clock, || stop_flag.load(Ordering::Relaxed)) {
-                    Ok(()) => Outcome::Drained,
-                    Err(error) => Outcome::Failed(error.to_string()),
-                }
+            let Parts { consumer, producer, init_timeout, lookup, events, worker, reporter } =
+                parts;
+            let forward = || {
+                let transactions = init_timeout
+                    .map(|timeout| Transactions::start(&producer, timeout))
+                    .transpose()
+                    .map_err(|error| cannot_start(&error))?;
+                let refused = |error| AppError::Config(format!("the Kafka client: {error}"));
+                consumer.subscribe().map_err(refused)?;
+                let port = KafkaPort::new(&consumer, producer, transactions, lookup, events);
+                Worker::new(worker, port, reporter)
+                    .run(clock, || stop_flag.load(Ordering::Relaxed))
+                    .map_err(|error| AppError::Internal(error.to_string()))
+            };
+            let outcome = match forward() {
+                Ok(()) => Outcome::Drained,
+                Err(error) => Outcome::Failed(error),
             };
             // The receiver is gone only when the process is ending.
             let _ = outcome_sender.send(outcome);
@@ -91,7 +105,8 @@ impl EngineThread {
 
     /// Completes when the loop has ended. A panic drops the sender.
     pub(super) async fn outcome(&mut self) -> Outcome {
-        let panicked = || Outcome::Failed("the engine thread panicked".to_owned());
+        let panicked =
+            || Outcome::Failed(AppError::Internal("the engine thread panicked".to_owned()));
         (&mut self.outcome).await.unwrap_or_else(|_| panicked())
     }
 
@@ -117,11 +132,10 @@ fn parts(
         timestamp: config.forward.timestamp,
         keep_control_headers: config.forward.keep_control_headers,
     };
-    let producer = ForwardProducer::new(&settings::producer(config), &clients, style)?;
+    let producer = ForwardProducer::new(&settings::forwarder(config), &clients, style)?;
     let interval = config.metrics.lag_interval;
     let lookup = Lookup::start(&settings::lookup(config), &clients, topic, partitions, interval)?;
     let consumer = DelayConsumer::new(&settings::consumer(config), &clients, topic, partitions)?;
-    consumer.subscribe()?;
     let reporter = Reporter::new(
         Arc::clone(&shared.metrics),
         shared.status.clone(),
@@ -131,7 +145,19 @@ fn parts(
         partitions,
     );
     let worker = worker_config(config, partitions);
-    Ok(Parts { consumer, producer, lookup, events, worker, reporter })
+    let exactly_once = config.forward.guarantee == Guarantee::ExactlyOnce;
+    let init_timeout = exactly_once.then_some(config.kafka.connect_timeout);
+    Ok(Parts { consumer, producer, init_timeout, lookup, events, worker, reporter })
+}
+
+fn cannot_start(error: &InitError) -> AppError {
+    let text = format!("forward.transactional_id cannot be used: {error}");
+    if error.denied {
+        let needs = "grant the daemon's user Write and Describe on that transactional id";
+        AppError::Denied(format!("{text}; {needs}"))
+    } else {
+        AppError::Unavailable(text)
+    }
 }
 
 fn worker_config(config: &Config, partitions: i32) -> WorkerConfig {
@@ -152,6 +178,7 @@ fn worker_config(config: &Config, partitions: i32) -> WorkerConfig {
             max_in_flight_bytes: usize::try_from(config.forward.max_in_flight_bytes)
                 .unwrap_or(usize::MAX),
             max_in_flight_records: settings::MAX_IN_FLIGHT_RECORDS,
+            transactional: config.forward.guarantee == Guarantee::ExactlyOnce,
         },
         partitions,
         commit_every: config.source.commit_interval,

@@ -26,8 +26,8 @@ use sha2::{Digest, Sha256};
 use toml::Value;
 
 pub use choice::{
-    Compression, ForwardTimestamp, GroupProtocol, LogFormat, OnDeadLetterFailure, OnMissingOffset,
-    SaslMechanism, VerifyTopic,
+    Compression, ForwardTimestamp, GroupProtocol, Guarantee, LogFormat, OnDeadLetterFailure,
+    OnMissingOffset, SaslMechanism, VerifyTopic,
 };
 pub use kind::{Choice, Kind};
 pub use librdkafka::Properties;

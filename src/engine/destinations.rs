@@ -186,6 +186,7 @@ impl Destinations {
             {
                 isolation.released = 1;
                 isolation.round_failed = false;
+                isolation.round_answered = false;
                 destination.under_way += 1;
                 return Admission::Send;
             }
@@ -200,11 +201,17 @@ impl Destinations {
         Admission::Wait
     }
 
+    /// A record of which [`Self::accepted`] or [`Self::forgotten`] was told is under way again.
+    pub fn under_way_again(&mut self, id: DestinationId) {
+        self.table[id.0].under_way += 1;
+    }
+
     /// A record under way to `id` was acknowledged. True when that ended the destination's trouble.
     pub fn accepted(&mut self, id: DestinationId, steady_ms: i64) -> bool {
         let destination = &mut self.table[id.0];
         destination.under_way -= 1;
         let Some(isolation) = &mut destination.isolation else { return false };
+        isolation.round_answered = true;
         if isolation.released > 0 {
             isolation.condemned = false;
             isolation.since_ms = steady_ms;
@@ -231,6 +238,7 @@ impl Destinations {
         let isolation = destination.isolation.as_mut().expect("made above");
         let alone = isolation.released == 1;
         isolation.round_failed = true;
+        isolation.round_answered = true;
         if isolation.trouble != trouble {
             isolation.trouble = trouble;
             isolation.since_ms = steady_ms;
@@ -266,10 +274,30 @@ impl Destinations {
         if reject { Refused::Reject(rejection(trouble, &name)) } else { Refused::Waits }
     }
 
+    /// A record under way to `id` was refused for itself: the destination is in no trouble.
+    pub fn answered(&mut self, id: DestinationId, steady_ms: i64) {
+        if let Some(isolation) = &mut self.table[id.0].isolation {
+            isolation.round_answered = true;
+        }
+        self.forgotten(id, steady_ms);
+    }
+
     /// A record under way to `id` came to an end that says nothing about the destination.
     pub fn forgotten(&mut self, id: DestinationId, steady_ms: i64) {
-        self.table[id.0].under_way -= 1;
-        self.end_round(id, steady_ms);
+        let destination = &mut self.table[id.0];
+        destination.under_way -= 1;
+        match &mut destination.isolation {
+            // A round without any answer ended no trouble.
+            Some(isolation) if !isolation.round_answered => {
+                if destination.under_way == 0 {
+                    isolation.released = 0;
+                }
+                self.queue(id);
+            }
+            _ => {
+                self.end_round(id, steady_ms);
+            }
+        }
     }
 
     /// Takes the next round of some destination whose time has come, or what a condemned one still
@@ -293,6 +321,7 @@ impl Destinations {
             }
         }
         isolation.round_failed = false;
+        isolation.round_answered = false;
         Some(Round { destination: id, tickets, rejection: None })
     }
 

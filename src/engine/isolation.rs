@@ -30,6 +30,8 @@ pub(super) struct Isolation {
     /// Records of the round under way; zero: the records under way are older than the isolation.
     pub(super) released: u32,
     pub(super) round_failed: bool,
+    /// Whether the round under way has an acknowledgement or a refusal.
+    pub(super) round_answered: bool,
     pub(super) retry_ms: i64,
     pub(super) backoff_ms: i64,
     pub(super) condemned: bool,
@@ -47,6 +49,7 @@ impl Isolation {
             round: 1,
             released: 0,
             round_failed: false,
+            round_answered: false,
             retry_ms: steady_ms,
             backoff_ms: policy.initial_backoff_ms,
             condemned: false,

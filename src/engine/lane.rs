@@ -14,6 +14,7 @@
 //! acknowledgements of an earlier assignment of the same partition from its own.
 
 use super::arrivals::Arrivals;
+use super::commit::{Ahead, Commit};
 use super::destinations::DestinationId;
 use super::envelope::Envelope;
 use super::level::Level;
@@ -78,6 +79,10 @@ pub enum Target {
 pub enum Progress {
     /// With the producer, not acknowledged.
     Sent,
+    /// Acknowledged; settled when its transaction is committed.
+    Delivered,
+    /// Its transaction is being aborted; it is sent anew in the next one.
+    Undone,
     /// Waiting because its destination is in trouble.
     Waiting,
     /// Refused, with nowhere to go: the lane halts, or the lane is draining.
@@ -125,6 +130,8 @@ pub enum Offered {
     AcceptedAgain,
     /// It lies below the lane's position: read again after a seek, or from before a pause.
     Stale,
+    /// It was settled by an earlier owner of the partition.
+    Settled,
     /// The lane has a head, is parked or is draining. The record is read again later.
     Unwanted,
 }
@@ -146,19 +153,27 @@ pub struct Lane<R> {
     pub unsettled_records: usize,
     /// Of these, how many are with the producer.
     pub sent_records: usize,
+    /// Of these, how many are acknowledged in a transaction that is not committed.
+    pub delivered_records: usize,
     /// A record was refused and has nowhere to go.
     pub halted: bool,
     state: State<R>,
     position: i64,
     committed: i64,
+    /// Settled above the committed offset by an earlier owner.
+    ahead: Ahead,
+    /// Changes to what is settled, and how many of them are committed.
+    changes: u64,
+    committed_changes: u64,
     arrivals: Arrivals,
     /// Due time of a head that was parked, so that reading it again does not clamp it anew.
     parked_due: Option<(i64, i64)>,
 }
 
 impl<R: Record> Lane<R> {
-    /// A lane that reads from `start_offset`, the group's committed offset.
-    pub fn new(partition: i32, epoch: u32, level: Level, start_offset: i64) -> Self {
+    /// A lane that reads from `start_offset`, the group's committed offset. `ahead` came with that
+    /// commit.
+    pub fn new(partition: i32, epoch: u32, level: Level, start_offset: i64, ahead: Ahead) -> Self {
         Self {
             partition,
             epoch,
@@ -167,10 +182,14 @@ impl<R: Record> Lane<R> {
             unsettled_bytes: 0,
             unsettled_records: 0,
             sent_records: 0,
+            delivered_records: 0,
             halted: false,
             state: State::Reading,
             position: start_offset,
             committed: start_offset,
+            ahead,
+            changes: 0,
+            committed_changes: 0,
             arrivals: Arrivals::default(),
             parked_due: None,
         }
@@ -189,6 +208,12 @@ impl<R: Record> Lane<R> {
         let offset = record.offset();
         if offset < self.position {
             return Offered::Stale;
+        }
+        if self.ahead.contains(offset) {
+            self.position = offset + 1;
+            self.window.push_settled(offset);
+            self.changes += 1;
+            return Offered::Settled;
         }
         let timestamp_ms = record.timestamp_ms();
         let first_seen_ms = self.arrivals.first_seen_ms(offset, now_ms);
@@ -252,6 +277,7 @@ impl<R: Record> Lane<R> {
         if self.wants_record() {
             self.position = self.position.max(offset);
             self.window.skip_to(self.position);
+            self.changes += 1;
         }
     }
 
@@ -284,9 +310,19 @@ impl<R: Record> Lane<R> {
         self.state = State::Draining;
     }
 
-    /// Whether a draining lane has nothing left with the producer.
+    /// Whether a draining lane has nothing left with the producer or in a transaction.
     pub fn is_drained(&self) -> bool {
-        matches!(self.state, State::Draining) && self.sent_records == 0
+        matches!(self.state, State::Draining) && !self.is_in_transaction()
+    }
+
+    /// Whether records are with the producer, or acknowledged in a transaction that is open.
+    pub fn is_in_transaction(&self) -> bool {
+        self.sent_records + self.delivered_records > 0
+    }
+
+    /// Records that wait for a destination in trouble, or have nowhere to go.
+    pub fn isolated_records(&self) -> usize {
+        self.unsettled_records - self.sent_records - self.delivered_records
     }
 
     /// Notes how far the log reaches.
@@ -294,9 +330,23 @@ impl<R: Record> Lane<R> {
         self.arrivals.observe(end_offset, now_ms);
     }
 
-    /// The offset to commit, when it is above what was committed.
-    pub fn uncommitted(&self) -> Option<i64> {
-        Some(self.window.prefix()).filter(|prefix| *prefix > self.committed)
+    /// A record was settled, or delivered in the open transaction.
+    pub fn changed(&mut self) {
+        self.changes += 1;
+    }
+
+    /// What to commit, when it is more than what was committed. Records that are delivered in the
+    /// open transaction count as settled: the commit is a part of it.
+    pub fn uncommitted(&self) -> Option<Commit> {
+        let delivered = |entry: &Entry<R>| entry.progress == Progress::Delivered;
+        let (offset, above) = self.window.settled_with(delivered);
+        if self.changes == self.committed_changes && offset <= self.committed {
+            return None;
+        }
+        let unread = self.ahead.offsets().filter(|offset| *offset >= self.position);
+        let ahead = Ahead::new(offset, above.chain(unread));
+        let (partition, epoch, changes) = (self.partition, self.epoch, self.changes);
+        Some(Commit { partition, epoch, offset, ahead, changes })
     }
 
     /// The lane does not start at a committed offset: its start is to be committed.
@@ -304,9 +354,10 @@ impl<R: Record> Lane<R> {
         self.committed = self.window.prefix() - 1;
     }
 
-    /// The group's coordinator took a commit of `offset`.
-    pub fn committed_up_to(&mut self, offset: i64) {
-        self.committed = self.committed.max(offset);
+    /// The group's coordinator took a commit of this lane.
+    pub fn committed_up_to(&mut self, commit: &Commit) {
+        self.committed = self.committed.max(commit.offset);
+        self.committed_changes = self.committed_changes.max(commit.changes);
         self.check();
     }
 
@@ -398,7 +449,7 @@ mod tests {
 
     fn lane(delay_s: u64) -> Lane<TestRecord> {
         let table = crate::engine::LevelTable::new(&[Duration::from_secs(delay_s)]).unwrap();
-        Lane::new(0, 1, table.of_partition(0), 100)
+        Lane::new(0, 1, table.of_partition(0), 100, Ahead::default())
     }
 
     fn offer(lane: &mut Lane<TestRecord>, offset: i64, timestamp_ms: i64, now_ms: i64) -> Offered {

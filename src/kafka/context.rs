@@ -19,7 +19,7 @@ use tracing::{debug, info, warn};
 
 use crate::clock::Moment;
 
-use super::error::{Stage, classify, code_name};
+use super::error::{Stage, classify, code_name, fatal_cause};
 use super::port::{Event, SendError};
 use super::waker::Waker;
 use super::{oauth, settings::Clients};
@@ -99,7 +99,7 @@ impl Shared {
                 Event::Fatal(format!("{}: {code}", self.client.label()))
             }
             (_, Some(rdkafka::types::RDKafkaErrorCode::Fatal)) => {
-                Event::Fatal(format!("{}: {text}", self.client.label()))
+                Event::Fatal(fatal_cause(self.client.label(), text))
             }
             (_, code) => Event::Error {
                 client: self.client.label(),
@@ -257,11 +257,13 @@ impl ProducerContext for ForwardContext {
                 Some(code) => match classify(code, stage) {
                     SendError::Refused(refusal) => Err(refusal),
                     SendError::Fatal(cause) => {
-                        self.0.report(Event::Fatal(format!("producer: {cause}")));
+                        self.0.report(Event::Fatal(fatal_cause("producer", &cause)));
                         Err(Refusal::Trouble(crate::engine::Trouble::Transient))
                     }
-                    // Only sending can meet a full queue.
-                    SendError::Full => Err(Refusal::Trouble(crate::engine::Trouble::Transient)),
+                    // Only sending can meet these.
+                    SendError::Full | SendError::TransactionFailed => {
+                        Err(Refusal::Trouble(crate::engine::Trouble::Transient))
+                    }
                 },
                 None => Err(Refusal::produce_failed(error.to_string())),
             },

@@ -17,6 +17,8 @@ use tracing::{debug, warn};
 use super::context::{ClientName, LookupContext, Shared};
 use super::port::{Event, Located, LogRange};
 use super::settings::Clients;
+use super::{metadata, raw};
+use crate::engine::Ahead;
 
 /// One question to the cluster.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(10);
@@ -119,7 +121,7 @@ impl Asker {
     fn locate(&self, partitions: &[i32]) -> KafkaResult<Vec<Located>> {
         let list = self.list(partitions, Offset::Invalid)?;
         // Committed first: the log's end can then only be further on.
-        let committed = self.client.committed_offsets(list, QUERY_TIMEOUT)?;
+        let list = self.client.committed_offsets(list, QUERY_TIMEOUT)?;
         let ranges = match self.ranges(partitions) {
             Ok(ranges) => Some(ranges),
             // One partition without a leader must not keep all others from being read. A position
@@ -133,17 +135,20 @@ impl Asker {
         };
         let mut located = Vec::with_capacity(partitions.len());
         for (index, &partition) in partitions.iter().enumerate() {
-            let committed = committed
+            let found = list
                 .find_partition(&self.topic, partition)
                 .map_or(Ok(None), |element| element.error().map(|()| Some(element.offset())))?;
-            let committed = match committed {
+            let committed = match found {
                 Some(Offset::Offset(offset)) => Some(offset),
                 _ => None,
             };
+            let ahead = committed.map_or_else(Ahead::default, |offset| {
+                metadata::decode(offset, &raw::metadata(&list, partition))
+            });
             let assumed = committed.unwrap_or(0);
             let range = ranges.as_ref().map(|ranges| (ranges[index].start, ranges[index].end));
             let (start, end) = range.unwrap_or((assumed, assumed));
-            located.push(Located { partition, committed, start, end });
+            located.push(Located { partition, committed, ahead, start, end });
         }
         Ok(located)
     }

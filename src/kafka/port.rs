@@ -10,15 +10,18 @@ use super::consumer::DelayConsumer;
 use super::lookup::Lookup;
 use super::producer::ForwardProducer;
 use super::record::KafkaRecord;
-use crate::engine::{Outgoing, Record, Refusal, Ticket};
+use super::transactions::Transactions;
+use crate::engine::{Ahead, Commit, Outgoing, Record, Refusal, Ticket, Trouble};
 
 /// Where a partition's log and the group's commit stand.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Located {
     /// Partition of the delay topic.
     pub partition: i32,
     /// Offset committed by the group; `None` when it never committed one.
     pub committed: Option<i64>,
+    /// What that commit says about records above it.
+    pub ahead: Ahead,
     /// First offset of the log.
     pub start: i64,
     /// Offset after the last readable record.
@@ -59,6 +62,8 @@ pub enum Event {
     },
     /// A commit ended.
     Committed(Result<(), String>),
+    /// The open transaction was aborted, and every send of it has ended.
+    Aborted(Option<AbortCause>),
     /// The answer to [`Port::locate`].
     Located {
         /// The number that the question had.
@@ -97,8 +102,19 @@ pub enum SendError {
     Full,
     /// The destination does not take the record.
     Refused(Refusal),
+    /// The open transaction has failed and must be aborted.
+    TransactionFailed,
     /// The producer cannot go on; the process must end.
     Fatal(String),
+}
+
+/// Why a transaction had to be aborted, if the client says so.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AbortCause {
+    /// For people.
+    pub text: String,
+    /// What ails one of the transaction's destinations, if that is the cause.
+    pub trouble: Option<Trouble>,
 }
 
 /// A call that the client did not carry out.
@@ -128,7 +144,8 @@ pub trait Port {
     /// Looks at every queue again, whether it announced records or not.
     fn sweep(&mut self);
 
-    /// Starts a send; it ends in [`Event::Delivered`].
+    /// Starts a send; it ends in [`Event::Delivered`]. In exactly-once mode it belongs to the open
+    /// transaction, which the first send begins.
     fn send(
         &mut self,
         ticket: Ticket,
@@ -150,8 +167,12 @@ pub trait Port {
     /// Gives partitions back.
     fn unassign(&mut self, partitions: &[i32]) -> Result<(), PortError>;
 
-    /// Starts a commit of (partition, next offset); it ends in [`Event::Committed`].
-    fn commit(&mut self, offsets: &[(i32, i64)]) -> Result<(), PortError>;
+    /// Starts a commit; it ends in [`Event::Committed`]. In exactly-once mode it is that of the open
+    /// transaction, with all that was sent in it: only when every send has ended.
+    fn commit(&mut self, commits: &[Commit]) -> Result<(), PortError>;
+
+    /// Aborts the open transaction; ends in [`Event::Aborted`].
+    fn abort(&mut self);
 }
 
 /// The real Kafka.
@@ -159,6 +180,8 @@ pub trait Port {
 pub struct KafkaPort<'q> {
     consumer: &'q DelayConsumer,
     producer: ForwardProducer,
+    /// In exactly-once mode.
+    transactions: Option<Transactions>,
     lookup: Arc<Lookup>,
     events: Receiver<Event>,
     /// Records taken out of queues by [`Self::touch`], by partition.
@@ -170,10 +193,11 @@ impl<'q> KafkaPort<'q> {
     pub fn new(
         consumer: &'q DelayConsumer,
         producer: ForwardProducer,
+        transactions: Option<Transactions>,
         lookup: Arc<Lookup>,
         events: Receiver<Event>,
     ) -> Self {
-        Self { consumer, producer, lookup, events, touched: BTreeMap::new() }
+        Self { consumer, producer, transactions, lookup, events, touched: BTreeMap::new() }
     }
 
     /// Polls every queue once. A rebalance outdates what all of them hold; outdated records count
@@ -215,6 +239,9 @@ impl<'q> Port for KafkaPort<'q> {
         ticket: Ticket,
         outgoing: &Outgoing<'_, Self::Record>,
     ) -> Result<(), SendError> {
+        if let Some(transactions) = &mut self.transactions {
+            transactions.begin()?;
+        }
         self.producer.send(ticket, outgoing)
     }
 
@@ -250,7 +277,21 @@ impl<'q> Port for KafkaPort<'q> {
         Ok(())
     }
 
-    fn commit(&mut self, offsets: &[(i32, i64)]) -> Result<(), PortError> {
-        self.consumer.commit(offsets)
+    fn commit(&mut self, commits: &[Commit]) -> Result<(), PortError> {
+        match &mut self.transactions {
+            None => self.consumer.commit(commits),
+            Some(transactions) => {
+                // Taken now, when all that happened to our partitions has been handled: a member
+                // that knows of a rebalance may commit partitions it has just lost.
+                let group = self.consumer.group_metadata()?;
+                transactions.commit(self.consumer.offsets(commits)?, group)
+            }
+        }
+    }
+
+    fn abort(&mut self) {
+        if let Some(transactions) = &mut self.transactions {
+            transactions.abort();
+        }
     }
 }

@@ -54,6 +54,11 @@ impl ForwardProducer {
         Ok(Self { producer: settings.create_with_context(context)?, style })
     }
 
+    /// Another handle to the same producer.
+    pub(super) fn handle(&self) -> ThreadedProducer<ForwardContext> {
+        self.producer.clone()
+    }
+
     pub(super) fn send(
         &self,
         ticket: Ticket,

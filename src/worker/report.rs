@@ -7,13 +7,16 @@ use std::time::Duration;
 use tracing::{debug, error, info, warn};
 
 use super::membership::Membership;
+use super::transactions::Ended;
 use crate::clock::Clock;
 use crate::engine::{
     Engine, Lane, LevelTable, Notice, Now, Phase as LanePhase, Record, Refusal, TimestampQuality,
     Trouble,
 };
-use crate::kafka::{LogRange, PortError};
-use crate::metrics::{ClientKind, CommitResult, Metrics, OffsetReset, RebalanceEvent};
+use crate::kafka::{AbortCause, LogRange, PortError};
+use crate::metrics::{
+    ClientKind, CommitResult, Metrics, OffsetReset, RebalanceEvent, TransactionOutcome,
+};
 use crate::status::{Health, PartitionStatus, PauseReason, Phase, SharedStatus, backlog};
 
 /// Where the worker reports to.
@@ -110,6 +113,8 @@ impl Reporter {
             Refusal::Trouble(Trouble::TooLarge) => "too_large",
             Refusal::Trouble(Trouble::Transient) => "transient",
             Refusal::Permanent(rejection) => rejection.reason.name(),
+            // No attempt of its own failed: the transaction did.
+            Refusal::Undone => return,
         };
         self.metrics.client.produce_errors.inc(code);
     }
@@ -163,6 +168,23 @@ impl Reporter {
             }
         };
         self.metrics.client.commits.of(outcome).inc();
+    }
+
+    pub(super) fn aborted(&self, cause: Option<&AbortCause>) {
+        let cause =
+            cause.map_or("a record was refused, or its partition lost", |cause| &cause.text);
+        self.metrics.client.transactions.of(TransactionOutcome::Aborted).inc();
+        warn!(cause, "transaction aborted; what it had is sent anew");
+    }
+
+    pub(super) fn transaction_committed(&self, ended: Ended) {
+        let client = &self.metrics.client;
+        client.transactions.of(TransactionOutcome::Committed).inc();
+        let took = Duration::from_millis(u64::try_from(ended.took_ms).unwrap_or(0));
+        client.transaction_duration_seconds.observe(took.as_secs_f64());
+        // Ten thousand at most.
+        #[allow(clippy::cast_precision_loss, reason = "far below 2^52")]
+        client.transaction_records.observe(ended.records as f64);
     }
 
     pub(super) fn parked(&self) {
@@ -306,7 +328,7 @@ fn describe<R: Record>(
         LanePhase::Parked => Phase::Parked,
         LanePhase::Draining => Phase::Draining,
     };
-    let isolated = lane.unsettled_records - lane.sent_records;
+    let isolated = lane.isolated_records();
     let head_waits_for_room = lane.phase() == LanePhase::Holding
         && lane.head_due_ms().is_some_and(|due_ms| due_ms <= now.wall_ms);
     status.paused = match status.phase {

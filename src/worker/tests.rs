@@ -1,5 +1,7 @@
 //! Tests of the loop against a port in memory: every call is recorded, every event is ours.
 
+mod transactions;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +13,7 @@ use crate::build_info::BuildInfo;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::engine::testing::TestRecord;
-use crate::engine::{EngineConfig, Now, Outgoing, RetryPolicy, Ticket};
+use crate::engine::{Ahead, Commit, EngineConfig, Now, Outgoing, Refusal, RetryPolicy, Ticket};
 use crate::kafka::{Event, Fetched, Located, Port, PortError, SendError};
 use crate::metrics::{Metrics, MetricsOptions};
 use crate::status::{Health, SharedStatus, Status};
@@ -82,9 +84,17 @@ impl Port for FakePort {
         Ok(())
     }
 
-    fn commit(&mut self, offsets: &[(i32, i64)]) -> Result<(), PortError> {
-        self.calls.push(format!("commit {offsets:?}"));
+    fn commit(&mut self, commits: &[Commit]) -> Result<(), PortError> {
+        let offsets: Vec<(i32, i64)> =
+            commits.iter().map(|commit| (commit.partition, commit.offset)).collect();
+        let ahead: Vec<i64> = commits.iter().flat_map(|commit| commit.ahead.offsets()).collect();
+        let ahead = if ahead.is_empty() { String::new() } else { format!(" and {ahead:?}") };
+        self.calls.push(format!("commit {offsets:?}{ahead}"));
         Ok(())
+    }
+
+    fn abort(&mut self) {
+        self.calls.push("abort".to_owned());
     }
 }
 
@@ -96,6 +106,10 @@ struct Bench {
 
 impl Bench {
     fn new(missing_offset: MissingOffset) -> Self {
+        Self::with(missing_offset, false)
+    }
+
+    fn with(missing_offset: MissingOffset, transactional: bool) -> Self {
         let config = Config::default();
         let levels = config.delay.levels.clone();
         let metrics = Arc::new(
@@ -135,6 +149,7 @@ impl Bench {
                 },
                 max_in_flight_bytes: 1 << 20,
                 max_in_flight_records: 1_000,
+                transactional,
             },
             partitions: 18,
             commit_every: Duration::from_millis(500),
@@ -179,7 +194,7 @@ impl Bench {
     fn assign(&mut self, offset: i64) {
         self.event(Event::Assigned(vec![0]));
         self.pass(0);
-        self.located(&[Located { partition: 0, committed: Some(offset), start: 0, end: 100 }]);
+        self.located(&[at(0, Some(offset), 0, 100)]);
         self.pass(0);
     }
 
@@ -189,13 +204,17 @@ impl Bench {
     }
 
     fn deliver(&mut self, index: usize) {
+        self.answer(index, Ok(()));
+    }
+
+    fn answer(&mut self, index: usize, result: Result<(), Refusal>) {
         let ticket = self.port().sent[index];
-        self.event(Event::Delivered { ticket, result: Ok(()), took: Duration::ZERO });
+        self.event(Event::Delivered { ticket, result, took: Duration::ZERO });
     }
 }
 
 fn at(partition: i32, committed: Option<i64>, start: i64, end: i64) -> Located {
-    Located { partition, committed, start, end }
+    Located { partition, committed, ahead: Ahead::default(), start, end }
 }
 
 #[test]

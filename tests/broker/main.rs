@@ -5,6 +5,7 @@
 mod support;
 
 mod dead_letters;
+mod exactly_once;
 mod faults;
 mod fixture;
 mod forwarding;

@@ -1,0 +1,200 @@
+//! The transactions of the producer, on a thread of their own: ending one takes round trips to
+//! three brokers.
+
+use std::fmt;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
+
+use rdkafka::TopicPartitionList;
+use rdkafka::consumer::ConsumerGroupMetadata;
+use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode as Code};
+use rdkafka::producer::{Producer, ThreadedProducer};
+
+use super::context::ForwardContext;
+use super::error::fatal_cause;
+use super::port::{AbortCause, Event, PortError, SendError};
+use super::producer::ForwardProducer;
+use crate::engine::Trouble;
+
+/// One call; what has not ended by then is called again and goes on where it was.
+const CALL_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The last delivery reports have been handed out when a commit is asked for; librdkafka counts
+/// them as under way for a moment longer.
+const SETTLE_PAUSE: Duration = Duration::from_micros(50);
+
+/// Pauses of [`SETTLE_PAUSE`] before committing all the same.
+const SETTLE_LIMIT: usize = 1_000;
+
+/// Why the producer cannot use its transactional id.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{cause}")]
+pub struct InitError {
+    /// The cluster does not permit it.
+    pub denied: bool,
+    /// For people.
+    pub cause: String,
+}
+
+enum Request {
+    Commit(TopicPartitionList, ConsumerGroupMetadata),
+    Abort,
+}
+
+/// Handle to the thread that ends transactions.
+pub struct Transactions {
+    producer: ThreadedProducer<ForwardContext>,
+    requests: Sender<Request>,
+    begun: bool,
+}
+
+impl fmt::Debug for Transactions {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Transactions(begun: {})", self.begun)
+    }
+}
+
+impl Transactions {
+    /// Makes the producer the only one of its transactional id: what an earlier one left open is
+    /// aborted first. Blocks, up to `timeout`.
+    pub fn start(producer: &ForwardProducer, timeout: Duration) -> Result<Self, InitError> {
+        let producer = producer.handle();
+        producer.init_transactions(timeout).map_err(|error| InitError {
+            denied: error.rdkafka_error_code().is_some_and(|code| {
+                matches!(
+                    code,
+                    Code::TransactionalIdAuthorizationFailed | Code::ClusterAuthorizationFailed
+                )
+            }),
+            cause: error.to_string(),
+        })?;
+        let (requests, inbox) = channel();
+        let ender = Ender { producer: producer.clone() };
+        let body = move || ender.run(&inbox);
+        std::thread::Builder::new()
+            .name("transactions".to_owned())
+            .spawn(body)
+            .map_err(|error| InitError { denied: false, cause: error.to_string() })?;
+        Ok(Self { producer, requests, begun: false })
+    }
+
+    /// Begins a transaction unless one is open; takes no round trip.
+    pub(super) fn begin(&mut self) -> Result<(), SendError> {
+        if self.begun {
+            return Ok(());
+        }
+        self.producer.begin_transaction().map_err(|error| fatal(&error))?;
+        self.begun = true;
+        Ok(())
+    }
+
+    /// Commits the open transaction together with `offsets`; ends in [`Event::Committed`].
+    pub(super) fn commit(
+        &mut self,
+        offsets: TopicPartitionList,
+        group: ConsumerGroupMetadata,
+    ) -> Result<(), PortError> {
+        // Offsets alone make a transaction too.
+        self.begin().map_err(|error| PortError { call: "begin", cause: format!("{error:?}") })?;
+        self.begun = false;
+        // The thread ends only with this handle.
+        let _ = self.requests.send(Request::Commit(offsets, group));
+        Ok(())
+    }
+
+    /// Aborts the open transaction; ends in [`Event::Aborted`].
+    pub(super) fn abort(&mut self) {
+        self.begun = false;
+        let _ = self.requests.send(Request::Abort);
+    }
+}
+
+fn fatal(error: &KafkaError) -> SendError {
+    SendError::Fatal(fatal_cause("producer", &error.to_string()))
+}
+
+struct Ender {
+    producer: ThreadedProducer<ForwardContext>,
+}
+
+impl Ender {
+    fn run(&self, inbox: &Receiver<Request>) {
+        while let Ok(request) = inbox.recv() {
+            let ended = match request {
+                Request::Commit(offsets, group) => self.commit(&offsets, &group),
+                Request::Abort => self.abort(),
+            };
+            let fatal =
+                |error: KafkaError| Event::Fatal(fatal_cause("producer", &error.to_string()));
+            let event = ended.unwrap_or_else(fatal);
+            self.producer.context().0.report(event);
+        }
+    }
+
+    fn commit(
+        &self,
+        offsets: &TopicPartitionList,
+        group: &ConsumerGroupMetadata,
+    ) -> KafkaResult<Event> {
+        for _ in 0..SETTLE_LIMIT {
+            if self.producer.in_flight_count() == 0 {
+                break;
+            }
+            std::thread::sleep(SETTLE_PAUSE);
+        }
+        let committed =
+            again(|| self.producer.send_offsets_to_transaction(offsets, group, CALL_TIMEOUT))
+                .and_then(|()| again(|| self.producer.commit_transaction(CALL_TIMEOUT)));
+        match committed {
+            Ok(()) => Ok(Event::Committed(Ok(()))),
+            Err(error) if is_fatal(&error) => Err(error),
+            Err(error) => Ok(Event::Committed(Err(error.to_string()))),
+        }
+    }
+
+    fn abort(&self) -> KafkaResult<Event> {
+        // A failed transaction answers with the cause of its failure; a sound one refuses.
+        let cause = self.producer.begin_transaction().err();
+        again(|| self.producer.abort_transaction(CALL_TIMEOUT))?;
+        Ok(Event::Aborted(cause.as_ref().and_then(abort_cause)))
+    }
+}
+
+/// Calls until the end is known: an answer that did not come in time says nothing.
+fn again(call: impl Fn() -> KafkaResult<()>) -> KafkaResult<()> {
+    loop {
+        match call() {
+            Err(KafkaError::Transaction(error)) if error.is_retriable() => {
+                tracing::debug!(%error, "the transaction's end takes long");
+            }
+            ended => return ended,
+        }
+    }
+}
+
+fn is_fatal(error: &KafkaError) -> bool {
+    matches!(error, KafkaError::Transaction(error) if error.is_fatal())
+}
+
+/// The cause that a failed transaction gives. The group's refusals have nothing to do with
+/// destinations.
+fn abort_cause(error: &KafkaError) -> Option<AbortCause> {
+    let KafkaError::Transaction(failure) = error else { return None };
+    if !failure.txn_requires_abort() {
+        return None;
+    }
+    let trouble = match failure.code() {
+        Code::IllegalGeneration
+        | Code::UnknownMemberId
+        | Code::RebalanceInProgress
+        | Code::FencedInstanceId
+        | Code::StaleMemberEpoch
+        | Code::FencedMemberEpoch
+        | Code::GroupAuthorizationFailed => None,
+        Code::TopicAuthorizationFailed => Some(Trouble::Unauthorized),
+        Code::UnknownTopic | Code::UnknownTopicOrPartition => Some(Trouble::UnknownTopic),
+        Code::MessageSizeTooLarge => Some(Trouble::TooLarge),
+        _ => Some(Trouble::Transient),
+    };
+    Some(AbortCause { text: failure.to_string(), trouble })
+}
