@@ -6,8 +6,11 @@
 //! [`SERVE_EVERY`].
 
 mod commits;
+mod config;
+mod gaps;
 mod membership;
 mod report;
+mod snapshot;
 #[cfg(test)]
 mod tests;
 mod transactions;
@@ -15,10 +18,12 @@ mod transactions;
 use std::time::Duration;
 
 use crate::clock::Clock;
-use crate::engine::{Action, Engine, EngineConfig, Lane, Now, Offered, Wakeup};
-use crate::kafka::{Event, Fetched, Port, PortError, SendError};
+use crate::engine::{Action, Engine, Lane, Now, Offered, Wakeup};
+use crate::kafka::{Event, Fetched, Port, SendError};
 
 use commits::{Cadence, Commits};
+pub use config::{MissingOffset, WorkerConfig, WorkerError};
+use gaps::Gaps;
 use membership::{Membership, Progress};
 pub use report::Reporter;
 use transactions::Transactions;
@@ -37,68 +42,6 @@ const READ_BURST: usize = 256;
 
 /// Events handled in one pass.
 const EVENT_BURST: usize = 20_000;
-
-/// A wall clock that moved against the steady one by more than this between two passes was set.
-const CLOCK_STEP_MS: i64 = 1_000;
-
-/// After a freeze the client gets this long to notice that the partitions are another member's.
-/// librdkafka looks at its session once a second.
-const FREEZE_PAUSE_MS: i64 = 1_500;
-
-/// What to do with a committed offset that is not in the log.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum MissingOffset {
-    /// Go on at the first record there is.
-    Earliest,
-    /// End the process.
-    Fail,
-}
-
-/// Settings of the worker.
-#[derive(Debug, Clone)]
-pub struct WorkerConfig {
-    /// Settings of the engine.
-    pub engine: EngineConfig,
-    /// Partitions of the delay topic when the process started.
-    pub partitions: i32,
-    /// How often the settled prefix is committed.
-    pub commit_every: Duration,
-    /// How long a revoked partition waits for its acknowledgements.
-    pub drain_timeout: Duration,
-    /// How long a stop waits for acknowledgements.
-    pub stop_timeout: Duration,
-    /// What to do with a committed offset that is not in the log.
-    pub missing_offset: MissingOffset,
-}
-
-/// Why the worker cannot go on. The process must end.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum WorkerError {
-    /// The client's word.
-    #[error("the Kafka client cannot go on: {0}")]
-    Client(String),
-    /// A call that must not fail failed.
-    #[error("the Kafka client refused a call: {0}")]
-    Call(#[from] PortError),
-    /// The delay topic has more partitions than when the process started.
-    #[error("the delay topic has grown to {0} partitions or more; the process must start anew")]
-    PartitionsAdded(i32),
-    /// Records are gone, and the configuration says to stop then.
-    #[error(
-        "partition {partition}: the group committed offset {committed}, but the log holds \
-         {start}..{end}; source.on_missing_offset = \"fail\" stops here, \"earliest\" goes on at {start}"
-    )]
-    MissingOffset {
-        /// Partition of the delay topic.
-        partition: i32,
-        /// Committed offset, or the one being read.
-        committed: i64,
-        /// First offset of the log.
-        start: i64,
-        /// Offset after the last record.
-        end: i64,
-    },
-}
 
 /// How a pass ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -124,14 +67,8 @@ pub struct Worker<P: Port> {
     blocked_send: Option<Action>,
     sweep_at_ms: i64,
     status_at_ms: i64,
-    /// Wall clock minus steady clock at the last pass.
-    clock_offset_ms: Option<i64>,
+    gaps: Gaps,
     first_lane: usize,
-    /// A pause between two passes longer than this may have cost the membership.
-    freeze_ms: i64,
-    last_pass_ms: Option<i64>,
-    /// Nothing is handed on before this moment.
-    frozen_until_ms: i64,
 }
 
 impl<P: Port> std::fmt::Debug for Worker<P> {
@@ -161,11 +98,8 @@ impl<P: Port> Worker<P> {
             blocked_send: None,
             sweep_at_ms: 0,
             status_at_ms: 0,
-            clock_offset_ms: None,
+            gaps: Gaps::new(freeze_ms),
             first_lane: 0,
-            freeze_ms,
-            last_pass_ms: None,
-            frozen_until_ms: 0,
         }
     }
 
@@ -206,7 +140,9 @@ impl<P: Port> Worker<P> {
 
     /// One pass of the loop.
     pub fn pass(&mut self, now: Now) -> Result<Pass, WorkerError> {
-        self.notice_clock_step(now);
+        if let Some(step_ms) = self.gaps.clock_step(now) {
+            self.reporter.clock_stepped(step_ms);
+        }
         self.reporter.polled(now);
         self.port.serve();
         let mut more = true;
@@ -221,8 +157,11 @@ impl<P: Port> Worker<P> {
             self.sweep_at_ms = now.steady_ms + SWEEP_EVERY_MS;
             self.port.sweep();
         }
-        let frozen = self.notice_freeze(now);
-        if !frozen {
+        if let Some(stood_still_ms) = self.gaps.freeze(now.steady_ms) {
+            self.reporter.froze(stood_still_ms);
+        }
+        let frozen = self.gaps.frozen_until_ms(now.steady_ms);
+        if frozen.is_none() {
             self.engine.advance(now);
             self.act(now)?;
             more |= self.read(now)?;
@@ -236,9 +175,8 @@ impl<P: Port> Worker<P> {
             self.status_at_ms = now.steady_ms + STATUS_EVERY_MS;
             self.reporter.status(&self.engine, &self.membership, now);
         }
-        if frozen {
-            let steady_ms = Some(self.frozen_until_ms);
-            return Ok(Pass::Idle(Wakeup { wall_ms: None, steady_ms }));
+        if frozen.is_some() {
+            return Ok(Pass::Idle(Wakeup { wall_ms: None, steady_ms: frozen }));
         }
         if more && self.blocked_send.is_none() {
             return Ok(Pass::Busy);
@@ -387,27 +325,6 @@ impl<P: Port> Worker<P> {
     fn report(&mut self) {
         while let Some(notice) = self.engine.next_notice() {
             self.reporter.notice(notice);
-        }
-    }
-
-    /// Whether this process may have stood still for so long (a stopped container, a starved
-    /// machine) that others own its partitions, and the client has had no time to say so (G5).
-    fn notice_freeze(&mut self, now: Now) -> bool {
-        let last_ms = self.last_pass_ms.replace(now.steady_ms).unwrap_or(now.steady_ms);
-        if now.steady_ms - last_ms > self.freeze_ms {
-            self.frozen_until_ms = now.steady_ms + FREEZE_PAUSE_MS;
-            self.reporter.froze(now.steady_ms - last_ms);
-        }
-        now.steady_ms < self.frozen_until_ms
-    }
-
-    fn notice_clock_step(&mut self, now: Now) {
-        let offset_ms = now.wall_ms.saturating_sub(now.steady_ms);
-        if let Some(before_ms) = self.clock_offset_ms.replace(offset_ms) {
-            let step_ms = offset_ms.saturating_sub(before_ms);
-            if step_ms.abs() > CLOCK_STEP_MS {
-                self.reporter.clock_stepped(step_ms);
-            }
         }
     }
 }

@@ -111,7 +111,10 @@ mod tests {
         }
 
         #[test]
-        fn arbitrary_bits_never_panic(base in any::<i64>(), bits in prop::collection::vec(any::<u8>(), 0..5_000)) {
+        fn arbitrary_bits_never_panic(
+            base in any::<i64>(),
+            bits in prop::collection::vec(any::<u8>(), 0..5_000),
+        ) {
             let ahead = Ahead::from_bits(base.min(i64::MAX - MAX_AHEAD), &bits);
             prop_assert!(ahead.offsets().all(|offset| ahead.contains(offset)));
         }

@@ -28,15 +28,6 @@ pub const MAX_WAITING: usize = 10_000;
 /// Dead letters that were refused for themselves wait behind all others, from this order on.
 const ASIDE: u64 = 1 << 63;
 
-/// Largest round, far above what a batch holds.
-const MAX_ROUND: u32 = 65_536;
-
-/// Within its grace, an unknown or unauthorised destination is tried again at least this often.
-const GRACE_RETRY_MS: i64 = 500;
-
-/// A condemned destination is probed this often.
-const PROBE_EVERY_MS: i64 = 1_000;
-
 /// Index of a destination in [`Destinations`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DestinationId(usize);
@@ -232,40 +223,14 @@ impl Destinations {
         let policy = self.policy;
         let destination = &mut self.table[id.0];
         destination.under_way -= 1;
-        if destination.isolation.is_none() {
-            destination.isolation = Some(Box::new(Isolation::new(trouble, steady_ms, policy)));
-        }
-        let isolation = destination.isolation.as_mut().expect("made above");
+        let new = || Box::new(Isolation::new(trouble, steady_ms, policy));
+        let isolation = destination.isolation.get_or_insert_with(new);
         let alone = isolation.released == 1;
-        isolation.round_failed = true;
-        isolation.round_answered = true;
-        if isolation.trouble != trouble {
-            isolation.trouble = trouble;
-            isolation.since_ms = steady_ms;
-        }
-        let lasting = matches!(trouble, Trouble::UnknownTopic | Trouble::Unauthorized);
-        let may_reject = destination.role == Role::Origin;
-        isolation.condemned &= lasting;
-        if may_reject && lasting && steady_ms.saturating_sub(isolation.since_ms) >= policy.grace_ms
-        {
-            isolation.condemned = true;
-        }
-        let reject = may_reject && (isolation.condemned || (trouble == Trouble::TooLarge && alone));
-        if trouble != Trouble::TooLarge || destination.role == Role::DeadLetter {
-            let pause_ms = match (isolation.condemned, lasting && may_reject) {
-                (true, _) => PROBE_EVERY_MS,
-                (false, true) => isolation.backoff_ms.min(GRACE_RETRY_MS),
-                (false, false) => isolation.backoff_ms,
-            };
-            isolation.retry_ms = steady_ms.saturating_add(pause_ms);
-            if alone {
-                isolation.backoff_ms = (isolation.backoff_ms * 2).min(policy.max_backoff_ms);
-            }
-        }
+        let reject = isolation.refused(destination.role, trouble, steady_ms, policy);
         let name = Arc::clone(&destination.name);
         if !reject {
             // A dead letter that is refused for itself must not keep all others waiting behind it.
-            let aside = destination.role == Role::DeadLetter && alone && !lasting;
+            let aside = destination.role == Role::DeadLetter && alone && !trouble.lasts();
             let order = if aside { self.next_aside } else { order };
             self.next_aside += u64::from(aside);
             isolation.waiting.insert(order, ticket);
@@ -380,15 +345,7 @@ impl Destinations {
         if destination.under_way > 0 {
             return false;
         }
-        if isolation.released > 0 {
-            isolation.round = if isolation.round_failed {
-                (isolation.released / 2).max(1)
-            } else {
-                isolation.retry_ms = steady_ms;
-                isolation.released.saturating_mul(2).min(MAX_ROUND)
-            };
-        }
-        isolation.released = 0;
+        isolation.end_round(steady_ms);
         if !isolation.waiting.is_empty() {
             return false;
         }

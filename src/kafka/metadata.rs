@@ -50,7 +50,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn arbitrary_metadata_never_panics(mut metadata in prop::collection::vec(any::<u8>(), 0..200), ours in any::<bool>()) {
+        fn arbitrary_metadata_never_panics(
+            mut metadata in prop::collection::vec(any::<u8>(), 0..200),
+            ours in any::<bool>(),
+        ) {
             if ours {
                 metadata.splice(0..0, MARK.bytes());
             }

@@ -1,9 +1,10 @@
 //! The edge to Kafka: librdkafka's callbacks become plain [`Event`]s, the engine's decisions become
 //! calls. Nothing here decides what to forward.
 //!
-//! Threads: the engine thread owns the consumer and its queues; librdkafka's producer has a thread
-//! for delivery reports, and one for the ends of [`Transactions`]; [`lookup`] asks for offsets on a client of its own. All events reach the
-//! engine thread through one channel, and [`Waker`] ends its sleep.
+//! Threads: the engine thread owns the consumer and its queues; the producer has a thread for
+//! delivery reports and one for the ends of [`Transactions`]; [`lookup`] asks for offsets on a
+//! client of its own. All events reach the engine thread through one channel, and [`Waker`] ends
+//! its sleep.
 
 pub mod admin;
 mod consumer;

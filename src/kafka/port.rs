@@ -144,8 +144,8 @@ pub trait Port {
     /// Looks at every queue again, whether it announced records or not.
     fn sweep(&mut self);
 
-    /// Starts a send; it ends in [`Event::Delivered`]. In exactly-once mode it belongs to the open
-    /// transaction, which the first send begins.
+    /// Starts a send; it ends in [`Event::Delivered`]. In exactly-once mode it belongs to the
+    /// open transaction, which the first send begins.
     fn send(
         &mut self,
         ticket: Ticket,
@@ -167,8 +167,8 @@ pub trait Port {
     /// Gives partitions back.
     fn unassign(&mut self, partitions: &[i32]) -> Result<(), PortError>;
 
-    /// Starts a commit; it ends in [`Event::Committed`]. In exactly-once mode it is that of the open
-    /// transaction, with all that was sent in it: only when every send has ended.
+    /// Starts a commit; it ends in [`Event::Committed`]. In exactly-once mode it is that of the
+    /// open transaction, with all that was sent in it: only when every send has ended.
     fn commit(&mut self, commits: &[Commit]) -> Result<(), PortError>;
 
     /// Aborts the open transaction; ends in [`Event::Aborted`].

@@ -1,6 +1,6 @@
-//! What rust-rdkafka's safe API cannot do: headers whose names are not UTF-8 (its iterator panics on
-//! them), changing a copied header list in place, commits that report their end, metadata of commits
-//! that others wrote, and who we are in the group.
+//! What rust-rdkafka's safe API cannot do: headers whose names are not UTF-8 (its iterator panics
+//! on them), changing a copied header list in place, commits that report their end, metadata of
+//! commits that others wrote, and who we are in the group.
 //!
 //! [`BorrowedHeaders`] is a zero-sized type whose address *is* librdkafka's handle, and
 //! [`OwnedHeaders::as_borrowed`] gives it; both are how rust-rdkafka 0.39 itself passes headers.

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use prometheus::Registry;
 
-use super::{FREEZE_PAUSE_MS, MissingOffset, Pass, Reporter, Worker, WorkerConfig, WorkerError};
+use super::gaps::FREEZE_PAUSE_MS;
+use super::{MissingOffset, Pass, Reporter, Worker, WorkerConfig, WorkerError};
 use crate::build_info::BuildInfo;
 use crate::clock::Clock;
 use crate::config::Config;
