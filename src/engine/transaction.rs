@@ -40,16 +40,19 @@ impl<R: Record> Engine<R> {
     }
 
     /// The open transaction was aborted: its records are sent anew, in the order in which they
-    /// were handed on. With `blame`, every destination in it counts as having refused its records.
+    /// were handed on. With `blame`, the destinations of those that were not delivered count as
+    /// having refused them.
     pub fn transaction_aborted(&mut self, blame: Option<Trouble>, steady_ms: i64) {
-        let planned = self.forget_planned_sends(steady_ms);
-        let undone = self.tickets(|progress| {
+        self.forget_planned_sends(steady_ms);
+        let not_delivered: BTreeSet<u64> =
+            self.tickets(|progress| progress == Progress::Undone).iter().map(|at| at.0).collect();
+        let all = self.tickets(|progress| {
             matches!(progress, Progress::Sent | Progress::Undone | Progress::Delivered)
         });
         for lane in self.lanes.iter_mut().flatten() {
             (lane.sent_records, lane.delivered_records) = (0, 0);
         }
-        for (order, ticket) in undone {
+        for (order, ticket) in all {
             let Some(lane) = live_lane(&mut self.lanes, ticket) else { continue };
             if lane.phase() == Phase::Draining {
                 if let Some(entry) = lane.window.get_mut(ticket.index) {
@@ -58,7 +61,7 @@ impl<R: Record> Engine<R> {
                 continue;
             }
             match blame {
-                Some(trouble) if !planned.contains(&order) => {
+                Some(trouble) if not_delivered.contains(&order) => {
                     self.destinations.under_way_again(ticket.destination);
                     self.wait_for_destination(ticket, trouble, steady_ms);
                 }
@@ -67,24 +70,14 @@ impl<R: Record> Engine<R> {
         }
     }
 
-    /// Drops the sends that wait to be carried out, and returns the orders of their records.
-    fn forget_planned_sends(&mut self, steady_ms: i64) -> BTreeSet<u64> {
-        let mut planned = BTreeSet::new();
-        let mut others = std::collections::VecDeque::new();
+    /// Drops the sends that wait to be carried out.
+    fn forget_planned_sends(&mut self, steady_ms: i64) {
         for action in std::mem::take(&mut self.actions) {
-            let Action::Send(ticket) = action else {
-                others.push_back(action);
-                continue;
-            };
-            self.destinations.forgotten(ticket.destination, steady_ms);
-            if let Some(lane) = live_lane(&mut self.lanes, ticket)
-                && let Some((_, entry)) = lane.window.get(ticket.index)
-            {
-                planned.insert(entry.order);
+            match action {
+                Action::Send(ticket) => self.destinations.forgotten(ticket.destination, steady_ms),
+                Action::Park { .. } | Action::Unpark { .. } => self.actions.push_back(action),
             }
         }
-        self.actions = others;
-        planned
     }
 
     /// The unsettled records whose progress is `of`, in the order in which they were handed on.

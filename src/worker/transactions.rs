@@ -21,6 +21,10 @@ const MAX_RECORDS: usize = 10_000;
 /// A transaction ends after this even while more is to be sent.
 const MAX_AGE_MS: i64 = 200;
 
+/// A destination in trouble has this long to take what it is tried with: everything else waits
+/// meanwhile.
+const TRIAL_MS: i64 = 1_000;
+
 /// While records come singly, transactions begin their commits this far apart at least: the broker
 /// is still writing the markers of one when the next begins, and makes it wait.
 const GAP_MS: i64 = 20;
@@ -68,6 +72,8 @@ pub(super) struct Transactions {
     failed: bool,
     /// Some record of it was refused, so the cause of a failure is known.
     refused: bool,
+    /// Its destination did not answer in time.
+    gave_up: bool,
     /// When the next commit may begin.
     next_ms: i64,
     /// When offsets without records are committed next.
@@ -90,6 +96,7 @@ impl Transactions {
             alone: false,
             failed: false,
             refused: false,
+            gave_up: false,
             next_ms: 0,
             offsets_ms: 0,
             offsets_every_ms,
@@ -164,7 +171,9 @@ impl Transactions {
     pub(super) fn wakeup_ms(&self, steady_ms: i64) -> Option<i64> {
         let commit = (self.sends > 0 && matches!(self.state, State::Open)).then_some(self.next_ms);
         let pause = Some(self.paused_until_ms).filter(|until_ms| *until_ms > steady_ms);
-        commit.into_iter().chain(pause).min()
+        let trial = (self.sends > 0 && self.alone && matches!(self.state, State::Ending))
+            .then_some(self.opened_ms + TRIAL_MS);
+        commit.into_iter().chain(pause).chain(trial).min()
     }
 
     /// Goes on as far as things are by now. `quiet`: nothing more is to be sent right now.
@@ -177,6 +186,11 @@ impl Transactions {
     ) {
         if matches!(self.state, State::Open) && self.should_end(engine, steady_ms, quiet) {
             self.state = State::Ending;
+        }
+        let waited_ms = steady_ms - self.opened_ms;
+        if matches!(self.state, State::Ending) && self.alone && waited_ms >= TRIAL_MS {
+            self.gave_up = self.unanswered > 0;
+            self.failed |= self.gave_up;
         }
         match self.state {
             State::Open | State::Ending if self.failed => self.abort(port),
@@ -250,18 +264,22 @@ impl Transactions {
         engine: &mut Engine<R>,
         steady_ms: i64,
     ) {
-        let trouble = cause.and_then(|cause| cause.trouble).filter(|_| !self.refused);
+        let given = cause.and_then(|cause| cause.trouble).filter(|_| !self.refused);
+        let trouble = if self.gave_up { Some(Trouble::Transient) } else { given };
         // Of several destinations nobody knows which it was. Each is then tried by itself.
         let blame = trouble.map(|trouble| match self.destination {
             Some(_) => trouble,
             None => Trouble::Transient,
         });
         engine.transaction_aborted(blame, steady_ms);
-        let pause_ms = FIRST_PAUSE_MS << self.aborts_in_a_row.min(6);
-        if self.aborts_in_a_row > 0 {
-            self.paused_until_ms = steady_ms + pause_ms.min(MAX_PAUSE_MS);
+        // A destination in trouble has pauses of its own.
+        if !self.alone {
+            let pause_ms = FIRST_PAUSE_MS << self.aborts_in_a_row.min(6);
+            if self.aborts_in_a_row > 0 {
+                self.paused_until_ms = steady_ms + pause_ms.min(MAX_PAUSE_MS);
+            }
+            self.aborts_in_a_row += 1;
         }
-        self.aborts_in_a_row += 1;
         self.begin(steady_ms);
     }
 
@@ -271,7 +289,7 @@ impl Transactions {
         let ended = Ended { records: self.sends, took_ms: steady_ms - began_ms };
         self.state = State::Open;
         (self.sends, self.unanswered) = (0, 0);
-        (self.failed, self.refused, self.alone) = (false, false, false);
+        (self.failed, self.refused, self.gave_up, self.alone) = (false, false, false, false);
         self.destination = None;
         ended
     }

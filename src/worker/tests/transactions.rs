@@ -155,6 +155,22 @@ fn of_several_destinations_each_is_tried_by_itself_after_an_unexplained_failure(
 }
 
 #[test]
+fn a_destination_in_trouble_that_does_not_answer_holds_up_the_others_for_a_second_only() {
+    let mut bench = with_sent(&["away"]);
+    bench.answer(0, trouble(Trouble::Transient));
+    assert_eq!(bench.pass(1), ["abort"]);
+    bench.event(Event::Aborted(None));
+    assert_eq!(bench.pass(1), Vec::<String>::new());
+    assert_eq!(bench.pass(200), ["send 0 to away"]);
+    record_to(&mut bench, 1, "orders");
+    assert_eq!(bench.pass(900), Vec::<String>::new());
+    assert_eq!(bench.pass(100), ["abort"]);
+    bench.answer(1, Err(Refusal::Undone));
+    bench.event(Event::Aborted(None));
+    assert_eq!(bench.pass(1), ["send 1 to orders"], "it waits for its next try");
+}
+
+#[test]
 fn a_commit_that_is_refused_is_aborted_and_everything_sent_anew() {
     let mut bench = with_sent(&["orders", "orders"]);
     bench.deliver(0);
