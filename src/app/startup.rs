@@ -76,10 +76,7 @@ pub fn connect(config: &Config) -> Result<Admin, AppError> {
     loop {
         let Err(refusal) = admin.connect(CONNECT_TRY) else { return Ok(admin) };
         if refusal.denied {
-            return Err(AppError::Denied(format!(
-                "{brokers}: {}; check [kafka.sasl] and [kafka.tls]",
-                refusal.cause
-            )));
+            return Err(AppError::Denied(format!("{brokers}: {}", refusal.cause)));
         }
         if started.elapsed() >= config.kafka.connect_timeout {
             return Err(AppError::Unavailable(format!(

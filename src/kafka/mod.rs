@@ -17,6 +17,7 @@ mod port;
 mod producer;
 mod raw;
 mod record;
+mod refusal;
 pub mod sender;
 pub mod settings;
 pub mod tail;

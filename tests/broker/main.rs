@@ -5,6 +5,7 @@
 mod support;
 
 mod dead_letters;
+mod encryption;
 mod faults;
 mod fixture;
 mod forwarding;
@@ -12,4 +13,5 @@ mod guards;
 mod lifecycle;
 mod rebalance;
 mod rig;
+mod secure;
 mod security;

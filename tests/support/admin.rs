@@ -204,6 +204,13 @@ impl Admin {
         acl::create(native, acls).unwrap_or_else(|error| panic!("{acls:?}: {error}"));
     }
 
+    /// Removes access control entries, each of which must be there.
+    #[track_caller]
+    pub fn remove_acls(&self, acls: &[Acl]) {
+        let native = self.admin.inner().native_ptr();
+        acl::remove(native, acls).unwrap_or_else(|error| panic!("{acls:?}: {error}"));
+    }
+
     fn metadata(&self, topic: Option<&str>) -> Result<Metadata, String> {
         self.probe.fetch_metadata(topic, TIMEOUT).map_err(|error| error.to_string())
     }
