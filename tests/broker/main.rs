@@ -10,6 +10,7 @@ mod faults;
 mod fixture;
 mod forwarding;
 mod guards;
+mod http_abuse;
 mod lifecycle;
 mod rebalance;
 mod rig;
