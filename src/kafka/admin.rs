@@ -13,7 +13,7 @@ use rdkafka::types::RDKafkaErrorCode;
 
 use super::context::{ClientName, LookupContext, Shared};
 use super::settings::Clients;
-use super::{oauth, raw, refusal};
+use super::{oauth, raw, refusal, settings};
 use crate::clock::Moment;
 use crate::config::Config;
 
@@ -36,7 +36,10 @@ pub enum TopicError {
     #[error("topic `{0}` does not exist; create it with `kafka-delay topics create`")]
     Missing(String),
     /// The daemon may not see it.
-    #[error("the daemon's user may not describe topic `{0}`: grant it Describe")]
+    #[error(
+        "the daemon's user may not describe topic `{0}`: grant it Read if it is the delay topic, \
+         Write if it is the dead-letter topic (both include Describe)"
+    )]
     Denied(String),
     /// The cluster did not answer.
     #[error("cannot describe topic `{topic}`: {cause}")]
@@ -87,9 +90,13 @@ impl std::fmt::Debug for Admin {
 impl Admin {
     /// A client whose calls take at most `kafka.request_timeout`.
     /// The error is for people.
-    pub fn new(settings: &ClientConfig, config: &Config) -> Result<Self, String> {
-        Self::clients(settings, config)
-            .map_err(|error| refusal::explain(&error.to_string(), config))
+    pub fn new(config: &Config) -> Result<Self, String> {
+        // All clients, so that none of them fails later.
+        settings::check(config)?;
+        Self::clients(&settings::lookup(config), config).map_err(|error| {
+            let error = refusal::cannot_be_made(&error, config);
+            format!("the Kafka client refuses its configuration: {error}")
+        })
     }
 
     fn clients(settings: &ClientConfig, config: &Config) -> KafkaResult<Self> {

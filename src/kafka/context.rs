@@ -22,7 +22,7 @@ use crate::clock::Moment;
 use super::error::{Stage, classify, code_name};
 use super::port::{Event, SendError};
 use super::waker::Waker;
-use super::{oauth, settings::Clients};
+use super::{oauth, refusal, settings::Clients};
 use crate::engine::{Refusal, Ticket};
 
 /// Which client an error, log line or statistic comes from.
@@ -117,7 +117,13 @@ impl Shared {
             (_, code) => Event::Error {
                 client: self.client.label(),
                 code: code.map_or_else(|| "unknown".to_owned(), code_name),
-                text: if text.is_empty() { error.to_string() } else { text.to_owned() },
+                text: {
+                    let text = if text.is_empty() { error.to_string() } else { text.to_owned() };
+                    match code.and_then(refusal::missing_right) {
+                        Some(advice) => format!("{text}; {advice}"),
+                        None => text,
+                    }
+                },
             },
         };
         self.report(event);

@@ -1,9 +1,10 @@
 //! Why a connection fails, in words that name the settings to look at: librdkafka's own texts name
 //! its properties, if anything.
 
+use rdkafka::error::KafkaError;
 use rdkafka::types::RDKafkaErrorCode;
 
-use crate::config::{Config, Credentials};
+use crate::config::{self, Config, Credentials};
 
 /// Parts of librdkafka's texts, with what to do. The first that is found counts.
 const ADVICE: &[(&str, &str)] = &[
@@ -67,6 +68,18 @@ pub(super) fn explain(text: &str, config: &Config) -> String {
     }
 }
 
+/// Why a client cannot be made. Unlike the error's own text it never shows the value of a property
+/// that holds a secret, or of one that librdkafka does not know: its name may be misspelt.
+pub(super) fn cannot_be_made(error: &KafkaError, config: &Config) -> String {
+    match error {
+        KafkaError::ClientConfig(_, _, property, _) if config::is_secret_property(property) => {
+            format!("librdkafka does not take the value of \"{property}\"")
+        }
+        KafkaError::ClientConfig(_, text, ..) => explain(text, config),
+        other => explain(&other.to_string(), config),
+    }
+}
+
 /// A line that librdkafka logs, without its thread, the address and how long it took.
 fn bare(line: &str) -> &str {
     let text = line.split_once("]: ").map_or(line, |(_, text)| text);
@@ -75,6 +88,19 @@ fn bare(line: &str) -> &str {
         _ => text,
     };
     text.rsplit_once(" (after ").map_or(text, |(text, _)| text)
+}
+
+/// The right that the reading clients lack; the producer's errors come with their records.
+pub(super) fn missing_right(code: RDKafkaErrorCode) -> Option<&'static str> {
+    match code {
+        RDKafkaErrorCode::TopicAuthorizationFailed => {
+            Some("grant the daemon's user Read on source.topic")
+        }
+        RDKafkaErrorCode::GroupAuthorizationFailed => {
+            Some("grant the daemon's user Read on the group of source.group_id")
+        }
+        _ => None,
+    }
 }
 
 /// Whether waiting does not help.

@@ -149,7 +149,7 @@ pub fn check(config: &Config) -> Result<(), String> {
         [("consumer", consumer(config)), ("producer", producer(config)), ("lookup", lookup(config))]
     {
         settings.create_native_config().map_err(|error| {
-            let error = refusal::explain(&error.to_string(), config);
+            let error = refusal::cannot_be_made(&error, config);
             format!("the Kafka client ({role}) refuses a setting: {error}")
         })?;
     }
