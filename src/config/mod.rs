@@ -139,6 +139,11 @@ pub fn split_property(path: &str) -> Option<(&'static str, &str)> {
     Some((table.path.as_str(), name))
 }
 
+/// Whether the value of a librdkafka property must never be printed.
+pub fn is_secret_property(property: &str) -> bool {
+    librdkafka::is_secret(property)
+}
+
 /// Finds and reads the file: `flag`, else the one in [`FILE_VARIABLE`], else [`DEFAULT_FILE`] if
 /// there is one.
 pub fn find_file(flag: Option<&Path>) -> Result<Option<(PathBuf, String)>, Problems> {

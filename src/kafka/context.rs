@@ -2,9 +2,9 @@
 
 use std::error::Error;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rdkafka::client::OAuthToken;
@@ -22,7 +22,7 @@ use crate::clock::Moment;
 use super::error::{Stage, classify, code_name, fatal_cause};
 use super::port::{Event, SendError};
 use super::waker::Waker;
-use super::{oauth, settings::Clients};
+use super::{oauth, refusal, settings::Clients};
 use crate::engine::{Refusal, Ticket};
 
 /// Which client an error, log line or statistic comes from.
@@ -71,6 +71,8 @@ pub(super) struct Shared {
     observer: Option<Arc<dyn Observer>>,
     events: Sender<Event>,
     waker: Arc<Waker>,
+    /// The last thing that went wrong.
+    failure: Mutex<Option<String>>,
 }
 
 impl Shared {
@@ -81,7 +83,18 @@ impl Shared {
             observer: clients.observer.clone(),
             events: clients.events.clone(),
             waker: Arc::clone(&clients.waker),
+            failure: Mutex::default(),
         }
+    }
+
+    /// The last thing that went wrong, in librdkafka's words. It tells it once and then keeps quiet
+    /// about it for half a minute; its error codes alone do not tell why a connection fails.
+    pub(super) fn failure(&self) -> Option<String> {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn note_failure(&self, text: &str) {
+        *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(text.to_owned());
     }
 
     /// Reports an event. The receiver lives until the process ends or the port is gone, when
@@ -104,7 +117,13 @@ impl Shared {
             (_, code) => Event::Error {
                 client: self.client.label(),
                 code: code.map_or_else(|| "unknown".to_owned(), code_name),
-                text: if text.is_empty() { error.to_string() } else { text.to_owned() },
+                text: {
+                    let text = if text.is_empty() { error.to_string() } else { text.to_owned() };
+                    match code.and_then(refusal::missing_right) {
+                        Some(advice) => format!("{text}; {advice}"),
+                        None => text,
+                    }
+                },
             },
         };
         self.report(event);
@@ -120,9 +139,13 @@ impl Shared {
             | RDKafkaLogLevel::Critical
             | RDKafkaLogLevel::Error
             | RDKafkaLogLevel::Warning => {
+                self.note_failure(text);
                 warn!(target: "librdkafka", client, facility, "{text}");
             }
             RDKafkaLogLevel::Notice | RDKafkaLogLevel::Info => {
+                if facility == "FAIL" {
+                    self.note_failure(text);
+                }
                 info!(target: "librdkafka", client, facility, "{text}");
             }
             RDKafkaLogLevel::Debug => debug!(target: "librdkafka", client, facility, "{text}"),
@@ -149,7 +172,7 @@ impl Shared {
 
     fn token(&self) -> Result<OAuthToken, Box<dyn Error>> {
         let file = self.token_file.as_ref().ok_or("kafka.sasl.token_file is not set")?;
-        Ok(oauth::read_token(file)?)
+        Ok(oauth::read_token(file).inspect_err(|fault| self.note_failure(fault))?)
     }
 }
 

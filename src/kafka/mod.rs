@@ -19,6 +19,7 @@ mod port;
 mod producer;
 mod raw;
 mod record;
+mod refusal;
 pub mod sender;
 pub mod settings;
 pub mod tail;

@@ -9,6 +9,7 @@ use secrecy::ExposeSecret;
 
 use super::context::Observer;
 use super::port::Event;
+use super::refusal;
 use super::waker::Waker;
 use crate::config::{Choice, Config, Credentials, GroupProtocol, Guarantee};
 
@@ -175,9 +176,10 @@ pub fn check(config: &Config) -> Result<(), String> {
         ("producer", forwarder(config)),
         ("lookup", lookup(config)),
     ] {
-        settings
-            .create_native_config()
-            .map_err(|error| format!("the Kafka client ({role}) refuses a setting: {error}"))?;
+        settings.create_native_config().map_err(|error| {
+            let error = refusal::cannot_be_made(&error, config);
+            format!("the Kafka client ({role}) refuses a setting: {error}")
+        })?;
     }
     Ok(())
 }

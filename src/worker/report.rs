@@ -148,6 +148,13 @@ impl Reporter {
                      dead_letter.topic and restart"
                 );
             }
+            Notice::DestinationInTrouble { topic, trouble: Trouble::Unauthorized } => {
+                warn!(
+                    %topic,
+                    "destination refuses records: the daemon's user may not write there (grant it \
+                     Write); they wait and are tried again"
+                );
+            }
             Notice::DestinationInTrouble { topic, trouble } => {
                 warn!(%topic, ?trouble, "destination refuses records; they wait and are tried again");
             }

@@ -5,12 +5,17 @@
 mod support;
 
 mod dead_letters;
+mod encryption;
 mod exactly_once;
 mod faults;
 mod fixture;
 mod forwarding;
 mod guards;
+mod http_abuse;
+mod least_privilege;
 mod lifecycle;
 mod rebalance;
 mod rig;
+mod secrets;
+mod secure;
 mod security;

@@ -164,6 +164,11 @@ impl Daemon {
         self.process.exit_status().is_none()
     }
 
+    /// Where it serves HTTP, unless the test said otherwise.
+    pub fn http_address(&self) -> std::net::SocketAddr {
+        ([127, 0, 0, 1], self.http.number).into()
+    }
+
     /// Status and body of an endpoint, or why there was no answer.
     pub fn http_get(&self, path: &str) -> Result<(u16, String), String> {
         http::http_get(self.http.number, path)

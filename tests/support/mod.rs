@@ -7,6 +7,7 @@
 //! - [`Options`] → [`Cluster`]: one or three brokers of the test's own, to kill, stop and restart,
 //!   or with SCRAM users and access control lists. They cost memory and processor time, so starting
 //!   one takes a permit ([`heavy`]), and few are given out at once;
+//! - `tls`, `token`: certificates and signed tokens, for brokers with [`Options::listener`];
 //! - [`Client`], and from it [`Admin`], [`Producer`], [`Reader`]: what a test does to a cluster;
 //! - [`DaemonConfig`] → [`Daemon`]: the compiled `kafka-delay run` as a child process;
 //! - [`Stage`], [`Ledger`], [`Flow`]: topics for a daemon, records sent through them, and what
@@ -14,7 +15,8 @@
 //! - [`eventually`]: the only way to wait. A test never sleeps and hopes.
 //!
 //! How it works: the first process that needs a broker fetches the jars with Maven into
-//! `target/kafka/<version>`, where they stay (`java.rs`). Every broker and daemon is a child
+//! `target/kafka/<version>`, where they stay (`java.rs`); the version is `KAFKA_VERSION` in the
+//! environment. Every broker and daemon is a child
 //! process that the kernel ends with the test process, however that ends (`process.rs`). Data and
 //! logs are under `target/tmp/kafka-runs`: those of a failed test stay until the next run, and
 //! their last lines are printed with the failure. Java or Maven missing fails the test; nothing is
@@ -43,6 +45,8 @@ mod producer;
 mod reader;
 mod record;
 mod stage;
+pub mod tls;
+pub mod token;
 mod wait;
 mod workspace;
 
