@@ -212,6 +212,11 @@ impl<P: Port> Worker<P> {
                     self.reporter.transaction_committed(ended);
                 }
             }
+            Event::Opened(result) => {
+                if let Some(open) = self.commits.transactions() {
+                    open.opened(result.is_ok(), &mut self.port);
+                }
+            }
             Event::Aborted(cause) => {
                 self.reporter.aborted(cause.as_ref());
                 if let Some(action) = self.blocked_send.take() {
@@ -245,7 +250,8 @@ impl<P: Port> Worker<P> {
                         self.engine.abandoned(ticket, now.steady_ms);
                         continue;
                     };
-                    if !self.commits.admits(&self.engine, ticket, now.steady_ms) {
+                    let (engine, port) = (&self.engine, &mut self.port);
+                    if !self.commits.admits(engine, port, ticket, now.steady_ms) {
                         self.blocked_send = Some(action);
                         return Ok(());
                     }

@@ -77,6 +77,8 @@ struct Destination {
     name: Arc<str>,
     role: Role,
     under_way: u32,
+    /// It has taken a record.
+    proven: bool,
     isolation: Option<Box<Isolation>>,
 }
 
@@ -127,7 +129,13 @@ impl Destinations {
             self.evict_at = MAX_DESTINATIONS.max(self.by_name.len() * 2);
         }
         let name: Arc<str> = name.into();
-        let entry = Destination { name: Arc::clone(&name), role, under_way: 0, isolation: None };
+        let entry = Destination {
+            name: Arc::clone(&name),
+            role,
+            under_way: 0,
+            proven: false,
+            isolation: None,
+        };
         let id = match self.free.pop() {
             Some(id) => {
                 self.table[id.0] = entry;
@@ -150,6 +158,12 @@ impl Destinations {
     /// Whether the destination is in trouble.
     pub fn is_isolated(&self, id: DestinationId) -> bool {
         self.table[id.0].isolation.is_some()
+    }
+
+    /// Whether the destination has taken a record before and is in no trouble.
+    pub fn is_proven(&self, id: DestinationId) -> bool {
+        let destination = &self.table[id.0];
+        destination.proven && destination.isolation.is_none()
     }
 
     /// The topic's name.
@@ -201,6 +215,7 @@ impl Destinations {
     pub fn accepted(&mut self, id: DestinationId, steady_ms: i64) -> bool {
         let destination = &mut self.table[id.0];
         destination.under_way -= 1;
+        destination.proven = true;
         let Some(isolation) = &mut destination.isolation else { return false };
         isolation.round_answered = true;
         if isolation.released > 0 {

@@ -338,15 +338,22 @@ impl<R: Record> Lane<R> {
     /// What to commit, when it is more than what was committed. Records that are delivered in the
     /// open transaction count as settled: the commit is a part of it.
     pub fn uncommitted(&self) -> Option<Commit> {
-        let delivered = |entry: &Entry<R>| entry.progress == Progress::Delivered;
-        let (offset, above) = self.window.settled_with(delivered);
-        if self.changes == self.committed_changes && offset <= self.committed {
-            return None;
-        }
+        let commit = self.commit_with(|entry| entry.progress == Progress::Delivered);
+        let is_new = self.changes != self.committed_changes || commit.offset > self.committed;
+        is_new.then_some(commit)
+    }
+
+    /// A commit of what is settled, whatever becomes of the open transaction.
+    pub fn present_commit(&self) -> Commit {
+        self.commit_with(|_| false)
+    }
+
+    fn commit_with(&self, also: impl Fn(&Entry<R>) -> bool + Copy) -> Commit {
+        let (offset, above) = self.window.settled_with(also);
         let unread = self.ahead.offsets().filter(|offset| *offset >= self.position);
         let ahead = Ahead::new(offset, above.chain(unread));
         let (partition, epoch, changes) = (self.partition, self.epoch, self.changes);
-        Some(Commit { partition, epoch, offset, ahead, changes })
+        Commit { partition, epoch, offset, ahead, changes }
     }
 
     /// The lane does not start at a committed offset: its start is to be committed.

@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 
 use super::action::{Action, Ticket};
+use super::commit::Commit;
 use super::engine::{Engine, live_lane};
 use super::isolation::Trouble;
 use super::lane::{Lane, Phase, Progress};
@@ -17,6 +18,16 @@ impl<R: Record> Engine<R> {
     /// that one is in trouble, and a refusal undoes the whole transaction.
     pub fn goes_alone(&self, ticket: Ticket) -> bool {
         self.destinations.is_isolated(ticket.destination)
+    }
+
+    /// Whether the destination of `ticket` may be one that the cluster does not let us write to.
+    pub fn may_be_forbidden(&self, ticket: Ticket) -> bool {
+        !self.destinations.is_proven(ticket.destination)
+    }
+
+    /// A commit of what is settled already in the lane of `partition`.
+    pub fn present_commit(&self, partition: i32) -> Option<Commit> {
+        self.lane(partition).map(Lane::present_commit)
     }
 
     /// Whether the lane of `partition` has records in the open transaction.

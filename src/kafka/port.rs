@@ -62,6 +62,8 @@ pub enum Event {
     },
     /// A commit ended.
     Committed(Result<(), String>),
+    /// The answer to [`Port::open`].
+    Opened(Result<(), String>),
     /// The open transaction was aborted, and every send of it has ended.
     Aborted(Option<AbortCause>),
     /// The answer to [`Port::locate`].
@@ -171,6 +173,10 @@ pub trait Port {
     /// open transaction, with all that was sent in it: only when every send has ended.
     fn commit(&mut self, commits: &[Commit]) -> Result<(), PortError>;
 
+    /// In exactly-once mode, before the first send: makes sure that the coordinator knows of the
+    /// transaction, by adding `commit` to it; ends in [`Event::Opened`].
+    fn open(&mut self, commit: &Commit) -> Result<(), PortError>;
+
     /// Aborts the open transaction; ends in [`Event::Aborted`].
     fn abort(&mut self);
 }
@@ -275,6 +281,12 @@ impl<'q> Port for KafkaPort<'q> {
             self.touched.remove(partition);
         }
         Ok(())
+    }
+
+    fn open(&mut self, commit: &Commit) -> Result<(), PortError> {
+        let Some(transactions) = &mut self.transactions else { return Ok(()) };
+        let group = self.consumer.group_metadata()?;
+        transactions.open(self.consumer.offsets(std::slice::from_ref(commit))?, group)
     }
 
     fn commit(&mut self, commits: &[Commit]) -> Result<(), PortError> {

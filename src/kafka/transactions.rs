@@ -37,6 +37,7 @@ pub struct InitError {
 }
 
 enum Request {
+    Open(TopicPartitionList, ConsumerGroupMetadata),
     Commit(TopicPartitionList, ConsumerGroupMetadata),
     Abort,
 }
@@ -88,6 +89,17 @@ impl Transactions {
         Ok(())
     }
 
+    /// Begins a transaction with `offsets` in it; ends in [`Event::Opened`].
+    pub(super) fn open(
+        &mut self,
+        offsets: TopicPartitionList,
+        group: ConsumerGroupMetadata,
+    ) -> Result<(), PortError> {
+        self.begin().map_err(|error| PortError { call: "begin", cause: format!("{error:?}") })?;
+        let _ = self.requests.send(Request::Open(offsets, group));
+        Ok(())
+    }
+
     /// Commits the open transaction together with `offsets`; ends in [`Event::Committed`].
     pub(super) fn commit(
         &mut self,
@@ -121,6 +133,7 @@ impl Ender {
     fn run(&self, inbox: &Receiver<Request>) {
         while let Ok(request) = inbox.recv() {
             let ended = match request {
+                Request::Open(offsets, group) => told(self.add(&offsets, &group), Event::Opened),
                 Request::Commit(offsets, group) => self.commit(&offsets, &group),
                 Request::Abort => self.abort(),
             };
@@ -142,14 +155,14 @@ impl Ender {
             }
             std::thread::sleep(SETTLE_PAUSE);
         }
-        let committed =
-            again(|| self.producer.send_offsets_to_transaction(offsets, group, CALL_TIMEOUT))
-                .and_then(|()| again(|| self.producer.commit_transaction(CALL_TIMEOUT)));
-        match committed {
-            Ok(()) => Ok(Event::Committed(Ok(()))),
-            Err(error) if is_fatal(&error) => Err(error),
-            Err(error) => Ok(Event::Committed(Err(error.to_string()))),
-        }
+        let committed = self
+            .add(offsets, group)
+            .and_then(|()| again(|| self.producer.commit_transaction(CALL_TIMEOUT)));
+        told(committed, Event::Committed)
+    }
+
+    fn add(&self, offsets: &TopicPartitionList, group: &ConsumerGroupMetadata) -> KafkaResult<()> {
+        again(|| self.producer.send_offsets_to_transaction(offsets, group, CALL_TIMEOUT))
     }
 
     fn abort(&self) -> KafkaResult<Event> {
@@ -172,8 +185,17 @@ fn again(call: impl Fn() -> KafkaResult<()>) -> KafkaResult<()> {
     }
 }
 
-fn is_fatal(error: &KafkaError) -> bool {
-    matches!(error, KafkaError::Transaction(error) if error.is_fatal())
+/// The event that tells of `result`, unless the producer cannot go on.
+fn told(
+    result: KafkaResult<()>,
+    event: impl FnOnce(Result<(), String>) -> Event,
+) -> KafkaResult<Event> {
+    match result {
+        Err(KafkaError::Transaction(error)) if error.is_fatal() => {
+            Err(KafkaError::Transaction(error))
+        }
+        result => Ok(event(result.map_err(|error| error.to_string()))),
+    }
 }
 
 /// The cause that a failed transaction gives. The group's refusals have nothing to do with

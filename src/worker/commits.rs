@@ -106,13 +106,14 @@ impl Commits {
     }
 
     /// Whether the record of `ticket` may be sent now.
-    pub(super) fn admits<R: Record>(
+    pub(super) fn admits<P: Port>(
         &mut self,
-        engine: &Engine<R>,
+        engine: &Engine<P::Record>,
+        port: &mut P,
         ticket: Ticket,
         steady_ms: i64,
     ) -> bool {
-        self.transactions().is_none_or(|open| open.admits(engine, ticket, steady_ms))
+        self.transactions().is_none_or(|open| open.admits(engine, port, ticket, steady_ms))
     }
 
     /// A record was sent.
@@ -126,6 +127,14 @@ impl Commits {
     pub(super) fn delivered(&mut self, result: &Result<(), Refusal>) {
         if let Some(open) = self.transactions() {
             open.delivered(result);
+        }
+    }
+
+    /// Whether the open transaction has a commit of `partition` already.
+    pub(super) fn has_commit_of(&self, partition: i32) -> bool {
+        match self {
+            Self::Cadence(_) => false,
+            Self::Transactions(open) => open.has_commit_of(partition),
         }
     }
 

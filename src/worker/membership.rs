@@ -298,7 +298,10 @@ impl<P: Port> Worker<P> {
     }
 
     fn release(&mut self, partitions: &[i32]) -> Result<(), WorkerError> {
-        if partitions.iter().any(|partition| self.engine.is_in_transaction(*partition)) {
+        let in_transaction = |partition: &i32| {
+            self.engine.is_in_transaction(*partition) || self.commits.has_commit_of(*partition)
+        };
+        if partitions.iter().any(in_transaction) {
             // Their next owner forwards what this transaction has of them.
             self.commits.fail();
         }

@@ -94,6 +94,12 @@ impl Port for FakePort {
         Ok(())
     }
 
+    fn open(&mut self, _commit: &Commit) -> Result<(), PortError> {
+        self.calls.push("open".to_owned());
+        self.events.push_back(Event::Opened(Ok(())));
+        Ok(())
+    }
+
     fn abort(&mut self) {
         self.calls.push("abort".to_owned());
     }

@@ -8,6 +8,11 @@
 //!     +--------------------------------+----------------------> Aborting ----> Open, sent anew
 //! ```
 //!
+//! Before the first record for a destination that may be forbidden, the transaction is made known
+//! to its coordinator (`Opening`): librdkafka cannot abort one whose very first partition was
+//! refused. It asks the coordinator to end what that has never heard of, and takes the answer for
+//! fatal.
+//!
 //! Between `Ending` and the next `Open` nothing is sent: what the producer takes would belong to a
 //! transaction whose offsets are fixed already.
 
@@ -37,6 +42,8 @@ const MAX_PAUSE_MS: i64 = 1_000;
 
 #[derive(Debug)]
 enum State {
+    /// Waiting for the coordinator to know of the transaction.
+    Opening,
     /// Records may be sent.
     Open,
     /// Waiting for the sends under way.
@@ -64,6 +71,8 @@ pub(super) struct Transactions {
     sends: usize,
     unanswered: usize,
     opened_ms: i64,
+    /// The coordinator knows of it, by a commit of this partition.
+    known_by: Option<i32>,
     /// Whom it is for, while it is for one destination.
     destination: Option<DestinationId>,
     /// It is for that destination alone, which is in trouble.
@@ -92,6 +101,7 @@ impl Transactions {
             sends: 0,
             unanswered: 0,
             opened_ms: 0,
+            known_by: None,
             destination: None,
             alone: false,
             failed: false,
@@ -106,9 +116,10 @@ impl Transactions {
     }
 
     /// Whether the record of `ticket` may be sent in this transaction.
-    pub(super) fn admits<R: Record>(
+    pub(super) fn admits<P: Port>(
         &mut self,
-        engine: &Engine<R>,
+        engine: &Engine<P::Record>,
+        port: &mut P,
         ticket: Ticket,
         steady_ms: i64,
     ) -> bool {
@@ -116,16 +127,45 @@ impl Transactions {
             return false;
         }
         let alone = engine.goes_alone(ticket);
+        let unsafe_first = self.known_by.is_none() && engine.may_be_forbidden(ticket);
         if self.sends == 0 {
             self.alone = alone;
-            return true;
+            if unsafe_first && let Some(commit) = engine.present_commit(ticket.partition) {
+                self.make_known(port, &commit);
+            }
+            return !unsafe_first;
         }
         let fits = !(alone || self.alone) || self.destination == Some(ticket.destination);
-        if !fits || self.sends >= MAX_RECORDS {
+        if unsafe_first || !fits || self.sends >= MAX_RECORDS {
             self.state = State::Ending;
             return false;
         }
         true
+    }
+
+    fn make_known<P: Port>(&mut self, port: &mut P, commit: &Commit) {
+        match port.open(commit) {
+            Ok(()) => {
+                self.state = State::Opening;
+                self.known_by = Some(commit.partition);
+            }
+            Err(error) => {
+                tracing::warn!(%error, "transaction not begun");
+                self.abort(port);
+            }
+        }
+    }
+
+    /// The coordinator knows of the transaction, or does not take it.
+    pub(super) fn opened<P: Port>(&mut self, taken: bool, port: &mut P) {
+        if !matches!(self.state, State::Opening) {
+            return;
+        }
+        if taken {
+            self.state = State::Open;
+        } else {
+            self.abort(port);
+        }
     }
 
     /// A record was sent.
@@ -152,7 +192,12 @@ impl Transactions {
     /// The transaction must not be committed: it has records of a partition that was given up, or
     /// the producer refuses to go on with it.
     pub(super) fn fail(&mut self) {
-        self.failed |= matches!(self.state, State::Open | State::Ending);
+        self.failed |= matches!(self.state, State::Opening | State::Open | State::Ending);
+    }
+
+    /// Whether it has a commit of `partition` already.
+    pub(super) fn has_commit_of(&self, partition: i32) -> bool {
+        self.known_by == Some(partition)
     }
 
     /// The transaction ends as soon as it can.
@@ -195,13 +240,19 @@ impl Transactions {
         match self.state {
             State::Open | State::Ending if self.failed => self.abort(port),
             State::Ending if self.unanswered == 0 => self.commit(engine, port, steady_ms),
-            State::Open | State::Ending | State::Committing(_) | State::Aborting => {}
+            State::Opening
+            | State::Open
+            | State::Ending
+            | State::Committing(_)
+            | State::Aborting => {}
         }
     }
 
     fn should_end<R: Record>(&self, engine: &Engine<R>, steady_ms: i64, quiet: bool) -> bool {
         if self.sends == 0 {
-            return steady_ms >= self.offsets_ms && engine.uncommitted().next().is_some();
+            // The coordinator would wait for the end of what never came.
+            return self.known_by.is_some()
+                || steady_ms >= self.offsets_ms && engine.uncommitted().next().is_some();
         }
         let gives_back = |lane: &crate::engine::Lane<R>| {
             lane.phase() == Phase::Draining && lane.is_in_transaction()
@@ -217,7 +268,10 @@ impl Transactions {
         self.offsets_ms = steady_ms + self.offsets_every_ms;
         let commits: Vec<Commit> = engine.uncommitted().collect();
         if commits.is_empty() {
-            self.state = State::Open;
+            match self.known_by {
+                Some(_) => self.abort(port),
+                None => self.state = State::Open,
+            }
             return;
         }
         match port.commit(&commits) {
@@ -290,7 +344,7 @@ impl Transactions {
         self.state = State::Open;
         (self.sends, self.unanswered) = (0, 0);
         (self.failed, self.refused, self.gave_up, self.alone) = (false, false, false, false);
-        self.destination = None;
+        (self.destination, self.known_by) = (None, None);
         ended
     }
 }

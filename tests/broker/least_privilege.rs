@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::rig::{PATIENCE, Rig, overdue, texts, wait_log};
 use crate::secure::{secure, text};
-use crate::support::{Acl, Operation, Resource, eventually, unique};
+use crate::support::{Acl, Operation, Record, Resource, eventually, unique};
 
 /// One grant: a row of the table and one of its operations.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,6 +16,15 @@ struct Grant {
 
 /// The table's grants for a daemon with the default delivery.
 fn documented() -> Vec<Grant> {
+    all_documented().into_iter().filter(|grant| !is_transactional(grant)).collect()
+}
+
+fn is_transactional(grant: &Grant) -> bool {
+    grant.resource.starts_with("transactional id")
+}
+
+/// All of the table's grants.
+fn all_documented() -> Vec<Grant> {
     let document = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/operations.md");
     let document = std::fs::read_to_string(document).unwrap();
     let section = document.split("\n## ").find(|part| part.starts_with("Access control\n"));
@@ -24,10 +33,6 @@ fn documented() -> Vec<Grant> {
     let mut grants = Vec::new();
     for row in rows {
         let cells: Vec<&str> = row.split('|').map(str::trim).collect();
-        // Of another delivery guarantee than the default.
-        if cells[1].starts_with("transactional id") {
-            continue;
-        }
         for operation in cells[2].split(", ") {
             grants.push(Grant { resource: cells[1].to_owned(), operation: operation.to_owned() });
         }
@@ -62,6 +67,9 @@ impl Case {
             "each destination, by name or prefix" => {
                 Resource::TopicPrefix(self.destinations.clone())
             }
+            "transactional id `forward.transactional_id`" => {
+                Resource::TransactionalId(self.user.clone())
+            }
             other => panic!("docs/operations.md grants something on {other:?}; what is it?"),
         };
         let operation = match grant.operation.as_str() {
@@ -77,6 +85,15 @@ impl Case {
     fn grant<'a>(&self, grants: impl IntoIterator<Item = &'a Grant>) {
         let acls: Vec<Acl> = grants.into_iter().map(|grant| self.acl(grant)).collect();
         self.rig.admin.add_acls(&acls);
+    }
+
+    /// With the other delivery guarantee.
+    fn exactly_once(mut self) -> Self {
+        self.rig = self
+            .rig
+            .set("forward.guarantee", "exactly_once")
+            .set("forward.transactional_id", &self.user);
+        self
     }
 
     fn destination(&self) -> String {
@@ -119,6 +136,56 @@ fn the_documented_rights_are_enough() {
     for word in ["grant", "uthorization", "ERROR"] {
         assert!(!daemon.log().contains(word), "{word} in {}", daemon.log());
     }
+}
+
+#[test]
+fn the_documented_rights_are_enough_for_exactly_once() {
+    let case = Case::new().exactly_once();
+    case.grant(&all_documented());
+    let destination = case.destination();
+    case.rig.send(&[overdue("x", &destination), overdue("bad", "no topic name")]);
+    let daemon = case.rig.config.start_ready();
+    assert_eq!(texts(&case.rig.exactly(&destination, 1)), ["x"]);
+    assert_eq!(texts(&case.rig.exactly(&case.rig.dlq, 1)), ["bad"]);
+    case.rig.wait_committed();
+    daemon.stop(PATIENCE);
+}
+
+#[test]
+fn without_write_on_the_transactional_id_an_exactly_once_daemon_ends_and_names_it() {
+    let case = Case::new().exactly_once();
+    case.grant(&documented());
+    let daemon = case.rig.config.start();
+    assert_eq!(daemon.wait_exit(PATIENCE).code(), Some(77), "{}", daemon.log());
+    let log = daemon.log();
+    let said = log.lines().any(|line| line.contains("transactional_id") && line.contains("Write"));
+    assert!(said, "{log}");
+}
+
+// The broker refuses to add the destination to the transaction, and librdkafka does not say which
+// destination that was; others in the same transaction must get through all the same.
+#[test]
+fn without_write_on_one_of_several_destinations_exactly_once_forwards_to_the_others() {
+    let case = Case::new().exactly_once();
+    case.grant(&all_documented());
+    let (open, closed) = (case.destination(), unique("closed"));
+    case.rig.admin.create_topic(&closed, 1);
+    // Describe, so that the topic is known: the refusal then comes with the transaction alone.
+    let described = Resource::Topic(closed.clone());
+    let describe = Operation::RD_KAFKA_ACL_OPERATION_DESCRIBE;
+    case.rig.admin.add_acls(&[Acl::allow(&case.user, describe, described)]);
+    let records: Vec<Record> = (0..20)
+        .map(|number| overdue(number.to_string(), if number % 4 == 1 { &closed } else { &open }))
+        .collect();
+    case.rig.send(&records);
+    let daemon = case.rig.config.start_ready();
+    case.rig.exactly(&open, 15);
+    let dead = case.rig.exactly(&case.rig.dlq, 5);
+    for record in &dead {
+        assert_eq!(record.header_text("kafka_delay_dlq_reason"), "unauthorized");
+    }
+    case.rig.wait_committed();
+    daemon.stop(PATIENCE);
 }
 
 /// The start ends with `code`; the last line names the topic and the operation.
