@@ -87,6 +87,12 @@ test-mock: ## Simulated time, and librdkafka's mock cluster
 test-broker: ## A real Kafka as a local process (Java 17, Maven)
 	$(if $(BROKER),$(CARGO_TEST) $(addprefix --test ,$(BROKER)) -- --test-threads=$(BROKER_TEST_THREADS))
 
+.PHONY: chaos
+chaos: ## Chaos on a real Kafka in its long form (about half an hour): target/chaos.md
+	@rm -f target/chaos.md
+	@CHAOS=long $(CARGO_TEST) --test broker chaos:: -- --test-threads=1 --nocapture; \
+		status=$$?; echo; cat target/chaos.md; exit $$status
+
 .PHONY: ci
 ci: ## What continuous integration runs
 	.ci/run
