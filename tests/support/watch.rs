@@ -58,6 +58,9 @@ impl Watch {
             config.set("isolation.level", "read_committed");
             // Cheap, and none the slower: a fetch ends with the first record.
             config.set("fetch.wait.max.ms", "250").set("reconnect.backoff.ms", "50");
+            // Back soon after a fault: the reader's own delay counts as the daemon's.
+            config.set("fetch.error.backoff.ms", "20");
+            config.set("topic.metadata.refresh.fast.interval.ms", "50");
         });
         let arrivals = Arc::new(Mutex::new(Vec::new()));
         let stop = Arc::new(AtomicBool::new(false));

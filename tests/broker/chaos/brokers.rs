@@ -20,8 +20,9 @@ fn scene(
     window: Duration,
 ) -> (Scene, Pulse) {
     let scene = Scene::new(&cluster.client(), name, play, window)
-        // Longer than the outage. Whoever has lost its partitions forwards again what it had sent.
-        .configure(|config| config.set("source.session_timeout", "45s"));
+        // Longer than the outage, also on a busy machine. Whoever has lost its partitions forwards
+        // again what it had sent, and waits until the group has dropped the one it was before.
+        .configure(|config| config.set("source.session_timeout", "2m"));
     let topic = unique("pulse");
     scene.stage.admin.create_topic(&topic, PARTITIONS);
     scene.enlist(1);

@@ -1,8 +1,10 @@
 //! A wall clock that is set while records wait. Debian's `faketime` stands between the daemon, and
-//! nobody else, and its wall clock; the steady clock stays as it is.
+//! nobody else, and its wall clock; the steady clock stays as it is. What `faketime` lacks is added:
+//! `tests/support/faketime`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 use super::scene::{Bars, DEADLINE, PROMPT, QUIET, Repeats, Scene, millis};
@@ -31,8 +33,9 @@ impl WallClock {
     }
 
     fn of(&self, config: DaemonConfig) -> DaemonConfig {
+        let libraries = format!("{} {}", supplement().display(), library().display());
         config
-            .variable("LD_PRELOAD", library().to_str().unwrap())
+            .variable("LD_PRELOAD", &libraries)
             .variable("FAKETIME_TIMESTAMP_FILE", self.file.to_str().unwrap())
             .variable("FAKETIME_NO_CACHE", "1")
             .variable("FAKETIME_DONT_FAKE_MONOTONIC", "1")
@@ -46,6 +49,17 @@ fn library() -> PathBuf {
     let machines = fs::read_dir(root).unwrap().flatten().map(|entry| below(&entry.path()));
     let found = machines.chain([below(root)]).find(|path| path.exists());
     found.expect("libfaketime is missing (Debian: apt-get install -y faketime)")
+}
+
+/// Compiles what goes before it.
+fn supplement() -> PathBuf {
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/faketime/cnd_timedwait.c");
+    let library = new_dir("supplement").join("cnd_timedwait.so");
+    let mut compile = Command::new("cc");
+    compile.args(["-O2", "-Wall", "-Werror", "-shared", "-fPIC", source, "-o"]);
+    let output = compile.arg(&library).output().expect("there is a C compiler");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    library
 }
 
 #[test]

@@ -128,10 +128,12 @@ fn too_few_replicas(form: Form, guarantee: Guarantee) {
     let watch = Watch::start(&client, &other, DESTINATION);
     let flow = scene.flow_of(ledger);
     scene.wait_for(0.2);
+    // One that does not wait for the broker that is away.
+    let admin = client.admin();
     scene.fault(|scene| {
         let want = |replicas| {
             for topic in [&scene.stage.destination, &bare] {
-                scene.stage.admin.set_topic_settings(topic, &[("min.insync.replicas", replicas)]);
+                admin.set_topic_settings(topic, &[("min.insync.replicas", replicas)]);
             }
         };
         want("3");
