@@ -64,7 +64,7 @@ pub use node::Node;
 pub use permit::{Permit, heavy};
 pub use process::Process;
 pub use producer::Producer;
-pub use pulse::Pulse;
+pub use pulse::{Pulse, Silence};
 pub use reader::Reader;
 pub use record::{Header, Record, Seen};
 pub use stage::Stage;

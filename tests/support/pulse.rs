@@ -1,4 +1,4 @@
-//! A bare producer that does nothing else: what a fault of the cluster costs anybody.
+//! A bare producer, and a bare reader of what it writes: what a fault of the cluster costs anybody.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,10 +6,11 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use rdkafka::ClientContext;
+use rdkafka::consumer::Consumer as _;
 use rdkafka::message::{DeliveryResult, Message as _};
 use rdkafka::producer::{BaseRecord, Producer as _, ProducerContext, ThreadedProducer};
 
-use super::Client;
+use super::{Client, watch};
 
 /// Between two records of a partition.
 const EVERY: Duration = Duration::from_millis(10);
@@ -19,9 +20,19 @@ const FLUSH: Duration = Duration::from_secs(60);
 
 /// Writes to every partition of a topic all the time, with the daemon's producer settings.
 pub struct Pulse {
-    gaps: Arc<Mutex<Gaps>>,
+    acknowledged: Arc<Mutex<Gaps>>,
     stop: Arc<AtomicBool>,
-    thread: JoinHandle<()>,
+    producer: JoinHandle<()>,
+    reader: JoinHandle<Gaps>,
+}
+
+/// The longest times, in milliseconds, for which some partition was silent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Silence {
+    /// Between two acknowledgements.
+    pub acknowledged_ms: i64,
+    /// Between two records that the reader got.
+    pub read_ms: i64,
 }
 
 impl Pulse {
@@ -32,14 +43,14 @@ impl Pulse {
         config.set("enable.idempotence", "true").set("acks", "all").set("linger.ms", "1");
         config.set("delivery.timeout.ms", "0");
         config.set("reconnect.backoff.ms", "100").set("reconnect.backoff.max.ms", "1000");
-        let places = usize::try_from(partitions).expect("not negative");
-        let gaps = Arc::new(Mutex::new(Gaps { last: vec![None; places], longest: Duration::ZERO }));
-        let context = Reports(Arc::clone(&gaps));
+        let acknowledged = Arc::new(Mutex::new(Gaps::new(partitions)));
+        let context = Reports(Arc::clone(&acknowledged));
         let producer: ThreadedProducer<Reports> =
             config.create_with_context(context).expect("valid settings");
+        let consumer = watch::consumer(client, topic);
         let stop = Arc::new(AtomicBool::new(false));
         let (stopped, topic) = (Arc::clone(&stop), topic.to_owned());
-        let body = move || {
+        let write = move || {
             while !stopped.load(Ordering::Relaxed) {
                 for partition in 0..partitions {
                     let record = BaseRecord::<str, str>::to(&topic).partition(partition);
@@ -49,24 +60,57 @@ impl Pulse {
             }
             producer.flush(FLUSH).expect("everything is acknowledged in the end");
         };
-        let thread = thread::Builder::new().name("pulse".into()).spawn(body).expect("a thread");
-        Self { gaps, stop, thread }
+        let stopped = Arc::clone(&stop);
+        let read = move || {
+            let mut gaps = Gaps::new(partitions);
+            while !stopped.load(Ordering::Relaxed) {
+                // Errors are of brokers that come and go.
+                if let Some(Ok(message)) = consumer.poll(Duration::from_millis(100)) {
+                    gaps.note(message.partition());
+                }
+            }
+            gaps
+        };
+        let spawn = |name: &str| thread::Builder::new().name(name.into());
+        let producer = spawn("pulse").spawn(write).expect("a thread");
+        let reader = spawn("pulse reader").spawn(read).expect("a thread");
+        Self { acknowledged, stop, producer, reader }
     }
 
-    /// Ends; the longest time between two acknowledgements of one partition, in milliseconds.
+    /// Ends.
     #[track_caller]
-    pub fn stop(self) -> i64 {
+    pub fn stop(self) -> Silence {
         self.stop.store(true, Ordering::Relaxed);
-        self.thread.join().expect("every record is acknowledged");
-        let gaps = self.gaps.lock().unwrap_or_else(PoisonError::into_inner);
-        i64::try_from(gaps.longest.as_millis()).expect("a short time")
+        self.producer.join().expect("every record is acknowledged");
+        let read_ms = self.reader.join().expect("it only reads").longest_ms();
+        let acknowledged = self.acknowledged.lock().unwrap_or_else(PoisonError::into_inner);
+        Silence { acknowledged_ms: acknowledged.longest_ms(), read_ms }
     }
 }
 
 struct Gaps {
-    /// The last acknowledgement of each partition.
+    /// When each partition was heard of last.
     last: Vec<Option<Instant>>,
     longest: Duration,
+}
+
+impl Gaps {
+    fn new(partitions: i32) -> Self {
+        let partitions = usize::try_from(partitions).expect("not negative");
+        Self { last: vec![None; partitions], longest: Duration::ZERO }
+    }
+
+    fn note(&mut self, partition: i32) {
+        let now = Instant::now();
+        let place = usize::try_from(partition).expect("not negative");
+        if let Some(last) = self.last[place].replace(now) {
+            self.longest = self.longest.max(now - last);
+        }
+    }
+
+    fn longest_ms(&self) -> i64 {
+        i64::try_from(self.longest.as_millis()).expect("a short time")
+    }
 }
 
 struct Reports(Arc<Mutex<Gaps>>);
@@ -78,11 +122,6 @@ impl ProducerContext for Reports {
 
     fn delivery(&self, result: &DeliveryResult<'_>, (): Self::DeliveryOpaque) {
         let Ok(message) = result else { return };
-        let now = Instant::now();
-        let mut gaps = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let place = usize::try_from(message.partition()).expect("it has a partition");
-        if let Some(last) = gaps.last[place].replace(now) {
-            gaps.longest = gaps.longest.max(now - last);
-        }
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).note(message.partition());
     }
 }

@@ -54,14 +54,7 @@ impl Watch {
     /// Begins to read. `number` stands for the topic in [`Arrival::topic`].
     #[track_caller]
     pub fn start(client: &Client, topic: &str, number: u32) -> Self {
-        let (consumer, _) = reader::assigned(client, topic, |config| {
-            config.set("isolation.level", "read_committed");
-            // Cheap, and none the slower: a fetch ends with the first record.
-            config.set("fetch.wait.max.ms", "250").set("reconnect.backoff.ms", "50");
-            // Back soon after a fault: the reader's own delay counts as the daemon's.
-            config.set("fetch.error.backoff.ms", "20");
-            config.set("topic.metadata.refresh.fast.interval.ms", "50");
-        });
+        let consumer = consumer(client, topic);
         let arrivals = Arc::new(Mutex::new(Vec::new()));
         let stop = Arc::new(AtomicBool::new(false));
         let (into, stopped) = (Arc::clone(&arrivals), Arc::clone(&stop));
@@ -87,6 +80,18 @@ impl Watch {
         self.thread.join().expect("only numbered records arrive");
         self.arrivals.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
+}
+
+/// A consumer that is back soon after a fault: its own delay counts as the daemon's.
+#[track_caller]
+pub(super) fn consumer(client: &Client, topic: &str) -> BaseConsumer {
+    let (consumer, _) = reader::assigned(client, topic, |config| {
+        config.set("isolation.level", "read_committed").set("reconnect.backoff.ms", "50");
+        // Cheap, and none the slower: a fetch ends with the first record.
+        config.set("fetch.wait.max.ms", "250").set("fetch.error.backoff.ms", "20");
+        config.set("topic.metadata.refresh.fast.interval.ms", "50");
+    });
+    consumer
 }
 
 fn read(consumer: &BaseConsumer, topic: u32, into: &Mutex<Vec<Arrival>>, stop: &AtomicBool) {

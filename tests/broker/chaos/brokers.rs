@@ -31,7 +31,7 @@ fn scene(
 }
 
 fn bars(pulse: Pulse) -> Bars {
-    Bars { bare_gap_ms: Some(pulse.stop()), ..Bars::new(Repeats::Uncommitted) }
+    Bars { bare: Some(pulse.stop()), ..Bars::new(Repeats::Uncommitted) }
 }
 
 #[test]

@@ -1,5 +1,5 @@
 //! A wall clock that is set while records wait. Debian's `faketime` stands between the daemon, and
-//! nobody else, and its wall clock; the steady clock stays as it is. What `faketime` lacks is added:
+//! nobody else, and its wall clock; the steady clock stays as it is. What `faketime` lacks is in
 //! `tests/support/faketime`.
 
 use std::fs;

@@ -28,6 +28,8 @@ pub struct Row {
     pub gap_ms: i64,
     /// The longest time between acknowledgements of a bare producer beside the daemon.
     pub bare_gap_ms: Option<i64>,
+    /// The same between records that a reader of the bare producer's topic got.
+    pub bare_read_gap_ms: Option<i64>,
     /// Daemons that ended by themselves and were started again.
     pub restarts: usize,
     pub seconds: u64,
@@ -49,7 +51,10 @@ impl Row {
     }
 
     fn sentence(&self) -> String {
-        let bare = self.bare_gap_ms.map_or(String::new(), |gap| format!(", a bare producer {gap}"));
+        let bare = match (self.bare_gap_ms, self.bare_read_gap_ms) {
+            (Some(gap), Some(read)) => format!(", a bare producer {gap} and its reader {read}"),
+            _ => String::new(),
+        };
         format!(
             "{}, {}: of {} records {} lost, {} early, {} twice, {} out of order, {} dead-lettered; \
              stalled {} ms after the fault, {} ms at most from due to seen, silent {} ms{bare}; \
@@ -71,7 +76,8 @@ impl Row {
     }
 
     fn line(&self) -> String {
-        let bare = self.bare_gap_ms.map_or("–".to_owned(), |gap| gap.to_string());
+        let shown = |gap: Option<i64>| gap.map_or("–".to_owned(), |gap| gap.to_string());
+        let bare = format!("{} | {}", shown(self.bare_gap_ms), shown(self.bare_read_gap_ms));
         format!(
             "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {bare} | {} | {} |\n",
             self.scenario,
@@ -93,6 +99,6 @@ impl Row {
 
 const HEAD: &str = "\
 | scenario | guarantee | records | lost | early | duplicated | out of order | dead-lettered \
-| stall ms | latest ms | gap ms | bare gap ms | restarts | s |
-| --- | --- | --: | --: | --: | --: | --: | --: | --: | --: | --: | --: | --: | --: |
+| stall ms | latest ms | gap ms | bare gap ms | bare read gap ms | restarts | s |
+| --- | --- | --: | --: | --: | --: | --: | --: | --: | --: | --: | --: | --: | --: | --: |
 ";

@@ -155,8 +155,8 @@ fn too_few_replicas(form: Form, guarantee: Guarantee) {
     if form == Form::Long {
         assert!(stalls.latest_ms <= 2_000, "held up by the refusal: {stalls:?}");
     }
-    let bare_gap_ms = Some(pulse.stop());
-    scene.finish(&Bars { bare_gap_ms, ..Bars::new(Repeats::Never) });
+    let bare = Some(pulse.stop());
+    scene.finish(&Bars { bare, ..Bars::new(Repeats::Never) });
 }
 
 #[test]
