@@ -3,7 +3,7 @@
 //! Each scenario loads the delay topic with records that come due one after another, breaks
 //! something meanwhile, and compares every record sent with every record that a `read_committed`
 //! reader saw. The short form is part of the ordinary tests; `CHAOS=long` (`make chaos`) has
-//! 60 000 records waiting, more faults, and limits on time. See `docs/testing.md`.
+//! 75 000 records, more faults, and limits on time. See `docs/testing.md`.
 
 mod brokers;
 mod clock;

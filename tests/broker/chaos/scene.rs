@@ -189,7 +189,7 @@ impl Scene {
     #[track_caller]
     pub fn load(&mut self) {
         let mut ledger = self.ledger.take().expect("loaded once");
-        let records = self.form.pick(3_000, 60_000);
+        let records = self.form.pick(3_000, 75_000);
         let due = waiting(records, now_ms() + millis(lead(self.form)), millis(self.window));
         ledger.send_due(&self.stage.producer(), &due);
         self.flow = Some(self.flow_of(ledger));
