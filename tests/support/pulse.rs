@@ -1,7 +1,7 @@
 //! A bare producer, and a bare reader of what it writes: what a fault of the cluster costs anybody.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -50,23 +50,30 @@ impl Pulse {
         let consumer = watch::consumer(client, topic);
         let stop = Arc::new(AtomicBool::new(false));
         let (stopped, topic) = (Arc::clone(&stop), topic.to_owned());
+        // How many were written, once that is known.
+        let written = Arc::new(OnceLock::new());
+        let total = Arc::clone(&written);
         let write = move || {
+            let mut count = 0;
             while !stopped.load(Ordering::Relaxed) {
                 for partition in 0..partitions {
                     let record = BaseRecord::<str, str>::to(&topic).partition(partition);
                     producer.send(record.payload("pulse")).expect("the queue has room");
+                    count += 1;
                 }
                 thread::sleep(EVERY);
             }
             producer.flush(FLUSH).expect("everything is acknowledged in the end");
+            total.set(count).expect("set once");
         };
-        let stopped = Arc::clone(&stop);
         let read = move || {
-            let mut gaps = Gaps::new(partitions);
-            while !stopped.load(Ordering::Relaxed) {
+            let (mut gaps, mut count) = (Gaps::new(partitions), 0_u64);
+            // The end of an outage is seen with the first record after it.
+            while written.get() != Some(&count) {
                 // Errors are of brokers that come and go.
                 if let Some(Ok(message)) = consumer.poll(Duration::from_millis(100)) {
                     gaps.note(message.partition());
+                    count += 1;
                 }
             }
             gaps
@@ -77,7 +84,7 @@ impl Pulse {
         Self { acknowledged, stop, producer, reader }
     }
 
-    /// Ends.
+    /// Ends, when everything is acknowledged and read.
     #[track_caller]
     pub fn stop(self) -> Silence {
         self.stop.store(true, Ordering::Relaxed);
