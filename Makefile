@@ -110,6 +110,12 @@ test-compat: ## The core scenarios on the oldest Kafka under test
 	KAFKA_VERSION=$(COMPAT_KAFKA) $(CARGO_TEST) --test broker -- --test-threads=$(BROKER_TEST_THREADS) \
 		$(COMPAT_TESTS) $(addprefix --skip ,$(COMPAT_SKIP))
 
+.PHONY: chaos
+chaos: ## Chaos on a real Kafka in its long form (about half an hour): target/chaos.md
+	@rm -f target/chaos.md
+	@CHAOS=long $(CARGO_TEST) --test broker chaos:: -- --test-threads=1 --nocapture; \
+		status=$$?; echo; cat target/chaos.md; exit $$status
+
 .PHONY: ci
 ci: ## What continuous integration runs
 	.ci/run

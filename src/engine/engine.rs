@@ -230,6 +230,13 @@ impl<R: Record> Engine<R> {
         }
     }
 
+    /// The wall clock was set by `step_ms`.
+    pub fn clock_stepped(&mut self, step_ms: i64) {
+        for lane in self.lanes.iter_mut().flatten() {
+            lane.clock_stepped(step_ms, self.config.wake_lead_ms);
+        }
+    }
+
     /// Notes how far the log of `partition` reaches.
     pub fn observe_end(&mut self, partition: i32, end_offset: i64, now_ms: i64) {
         if let Some(lane) = self.lane_mut(partition) {

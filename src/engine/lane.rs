@@ -53,6 +53,8 @@ pub struct Head<R> {
     pub record: R,
     /// The moment from which it may be forwarded.
     pub due_ms: i64,
+    /// When the daemon first knew of it.
+    first_seen_ms: i64,
     /// Not parked before this moment.
     park_from_ms: i64,
 }
@@ -61,8 +63,19 @@ pub struct Head<R> {
 enum State<R> {
     Reading,
     Holding(Head<R>),
-    Parked { offset: i64, due_ms: i64, wake_ms: i64 },
+    Parked(Parked),
     Draining,
+}
+
+/// What is known of a head whose partition is paused.
+#[derive(Debug)]
+struct Parked {
+    offset: i64,
+    timestamp_ms: Option<i64>,
+    first_seen_ms: i64,
+    due_ms: i64,
+    /// When the partition is fetched again.
+    wake_ms: i64,
 }
 
 /// Where a record that was handed on is going.
@@ -166,8 +179,9 @@ pub struct Lane<R> {
     changes: u64,
     committed_changes: u64,
     arrivals: Arrivals,
-    /// Due time of a head that was parked, so that reading it again does not clamp it anew.
-    parked_due: Option<(i64, i64)>,
+    /// Offset of a head that was parked and when it was first seen, so that reading it again does
+    /// not clamp it anew.
+    parked_seen: Option<(i64, i64)>,
 }
 
 impl<R: Record> Lane<R> {
@@ -191,7 +205,7 @@ impl<R: Record> Lane<R> {
             changes: 0,
             committed_changes: 0,
             arrivals: Arrivals::default(),
-            parked_due: None,
+            parked_seen: None,
         }
     }
 
@@ -216,14 +230,14 @@ impl<R: Record> Lane<R> {
             return Offered::Settled;
         }
         let timestamp_ms = record.timestamp_ms();
-        let first_seen_ms = self.arrivals.first_seen_ms(offset, now_ms);
-        let mut due_ms = time::due_ms(timestamp_ms, first_seen_ms, self.level.delay_ms);
-        let parked = self.parked_due.take().filter(|(parked_offset, _)| *parked_offset == offset);
-        if let Some((_, parked_due_ms)) = parked {
-            due_ms = due_ms.min(parked_due_ms);
+        let mut first_seen_ms = self.arrivals.first_seen_ms(offset, now_ms);
+        let parked = self.parked_seen.take().filter(|(parked_offset, _)| *parked_offset == offset);
+        if let Some((_, seen_ms)) = parked {
+            first_seen_ms = first_seen_ms.min(seen_ms);
         }
+        let due_ms = time::due_ms(timestamp_ms, first_seen_ms, self.level.delay_ms);
         self.position = offset + 1;
-        self.state = State::Holding(Head { record, due_ms, park_from_ms: now_ms });
+        self.state = State::Holding(Head { record, due_ms, first_seen_ms, park_from_ms: now_ms });
         match parked {
             Some(_) => Offered::AcceptedAgain,
             None => Offered::Accepted(time::judge(timestamp_ms, now_ms, tolerance_ms)),
@@ -245,11 +259,11 @@ impl<R: Record> Lane<R> {
                 Wish::Park(head.record.offset())
             }
             State::Holding(_) => Wish::Nothing,
-            State::Parked { offset, wake_ms, .. } if *wake_ms <= now_ms => {
-                *wake_ms = now_ms.saturating_add(UNPARK_RETRY_MS);
-                Wish::Unpark(*offset)
+            State::Parked(parked) if parked.wake_ms <= now_ms => {
+                parked.wake_ms = now_ms.saturating_add(UNPARK_RETRY_MS);
+                Wish::Unpark(parked.offset)
             }
-            State::Parked { .. } => Wish::Nothing,
+            State::Parked(_) => Wish::Nothing,
         }
     }
 
@@ -257,16 +271,18 @@ impl<R: Record> Lane<R> {
     pub fn parked(&mut self, wake_lead_ms: i64) {
         if let State::Holding(head) = &self.state {
             let (offset, due_ms) = (head.record.offset(), head.due_ms);
+            let (timestamp_ms, first_seen_ms) = (head.record.timestamp_ms(), head.first_seen_ms);
             self.position = offset;
-            self.parked_due = Some((offset, due_ms));
+            self.parked_seen = Some((offset, first_seen_ms));
             let wake_ms = due_ms.saturating_sub(wake_lead_ms);
-            self.state = State::Parked { offset, due_ms, wake_ms };
+            self.state =
+                State::Parked(Parked { offset, timestamp_ms, first_seen_ms, due_ms, wake_ms });
         }
     }
 
     /// The partition is fetched again.
     pub fn unparked(&mut self) {
-        if let State::Parked { .. } = self.state {
+        if let State::Parked(_) = self.state {
             self.state = State::Reading;
         }
     }
@@ -291,7 +307,7 @@ impl<R: Record> Lane<R> {
                 assert!(head.due_ms <= now_ms, "due {} handed on at {now_ms}", head.due_ms);
                 head
             }
-            State::Reading | State::Parked { .. } | State::Draining => {
+            State::Reading | State::Parked(_) | State::Draining => {
                 unreachable!("a head is taken only when the lane wished to hand it on")
             }
         }
@@ -301,7 +317,7 @@ impl<R: Record> Lane<R> {
     pub fn head_bytes(&self) -> usize {
         match &self.state {
             State::Holding(head) => head.record.size_bytes(),
-            State::Reading | State::Parked { .. } | State::Draining => 0,
+            State::Reading | State::Parked(_) | State::Draining => 0,
         }
     }
 
@@ -378,7 +394,32 @@ impl<R: Record> Lane<R> {
                 Some(head.park_from_ms.max(now_ms))
             }
             State::Holding(head) => Some(head.due_ms),
-            State::Parked { wake_ms, .. } => Some(*wake_ms),
+            State::Parked(parked) => Some(parked.wake_ms),
+        }
+    }
+
+    /// The wall clock was set by `step_ms`. Due times that come from a record's timestamp stay;
+    /// those that come from the moment at which the daemon first knew of it move along, or a clock
+    /// that was behind for a while would make such a record due at once when it is right again.
+    pub fn clock_stepped(&mut self, step_ms: i64, wake_lead_ms: i64) {
+        let delay_ms = self.level.delay_ms;
+        self.arrivals.clock_stepped(step_ms);
+        if let Some((_, seen_ms)) = &mut self.parked_seen {
+            *seen_ms = seen_ms.saturating_add(step_ms);
+        }
+        match &mut self.state {
+            State::Holding(head) => {
+                head.first_seen_ms = head.first_seen_ms.saturating_add(step_ms);
+                head.due_ms =
+                    time::due_ms(head.record.timestamp_ms(), head.first_seen_ms, delay_ms);
+                head.park_from_ms = i64::MIN;
+            }
+            State::Parked(parked) => {
+                parked.first_seen_ms = parked.first_seen_ms.saturating_add(step_ms);
+                parked.due_ms = time::due_ms(parked.timestamp_ms, parked.first_seen_ms, delay_ms);
+                parked.wake_ms = parked.due_ms.saturating_sub(wake_lead_ms);
+            }
+            State::Reading | State::Draining => {}
         }
     }
 
@@ -387,7 +428,7 @@ impl<R: Record> Lane<R> {
         match self.state {
             State::Reading => Phase::Reading,
             State::Holding(_) => Phase::Holding,
-            State::Parked { .. } => Phase::Parked,
+            State::Parked(_) => Phase::Parked,
             State::Draining => Phase::Draining,
         }
     }
@@ -396,7 +437,7 @@ impl<R: Record> Lane<R> {
     pub fn head_due_ms(&self) -> Option<i64> {
         match &self.state {
             State::Holding(head) => Some(head.due_ms),
-            State::Parked { due_ms, .. } => Some(*due_ms),
+            State::Parked(parked) => Some(parked.due_ms),
             State::Reading | State::Draining => None,
         }
     }
@@ -409,7 +450,7 @@ impl<R: Record> Lane<R> {
     /// When a parked lane is fetched again.
     pub fn wake_ms(&self) -> Option<i64> {
         match &self.state {
-            State::Parked { wake_ms, .. } => Some(*wake_ms),
+            State::Parked(parked) => Some(parked.wake_ms),
             State::Reading | State::Holding(_) | State::Draining => None,
         }
     }
@@ -418,7 +459,7 @@ impl<R: Record> Lane<R> {
     pub fn next_to_send(&self) -> i64 {
         match &self.state {
             State::Holding(head) => head.record.offset(),
-            State::Reading | State::Parked { .. } | State::Draining => self.position,
+            State::Reading | State::Parked(_) | State::Draining => self.position,
         }
     }
 
@@ -532,6 +573,32 @@ mod tests {
         lane.unparked();
         offer(&mut lane, 100, far_ms, NOW_MS + 58_600);
         assert_eq!(lane.head_due_ms(), Some(NOW_MS + 60_000));
+    }
+
+    #[test]
+    fn a_clock_that_was_behind_makes_nothing_early_when_it_is_set_right() {
+        const HOUR_MS: i64 = 3_600_000;
+        let behind_ms = NOW_MS - HOUR_MS;
+        for parked in [false, true] {
+            let mut lane = lane(60);
+            lane.observe_end(102, behind_ms);
+            offer(&mut lane, 100, NOW_MS, behind_ms);
+            assert_eq!(lane.head_due_ms(), Some(behind_ms + 60_000));
+            if parked {
+                lane.parked(1_500);
+            }
+            lane.clock_stepped(HOUR_MS, 1_500);
+            assert_eq!(lane.head_due_ms(), Some(NOW_MS + 60_000));
+            if parked {
+                assert_eq!(lane.wake_ms(), Some(NOW_MS + 58_500));
+                lane.unparked();
+                offer(&mut lane, 100, NOW_MS, NOW_MS + 58_600);
+                assert_eq!(lane.head_due_ms(), Some(NOW_MS + 60_000));
+            }
+            lane.take_head(NOW_MS + 60_000);
+            offer(&mut lane, 101, NOW_MS, NOW_MS + 60_000);
+            assert_eq!(lane.head_due_ms(), Some(NOW_MS + 60_000), "also what waited in the log");
+        }
     }
 
     #[test]

@@ -4,10 +4,6 @@ use super::transactions::{Ended, Transactions};
 use crate::engine::{Commit, Engine, Record, Refusal, Ticket};
 use crate::kafka::Port;
 
-/// librdkafka answers every commit; one that took this long is given up and made again, which is
-/// harmless: a commit names an offset, not a step.
-const ANSWER_TIMEOUT_MS: i64 = 30_000;
-
 /// A commit that failed is made again after this long.
 const RETRY_MS: i64 = 100;
 
@@ -52,7 +48,7 @@ impl Commits {
     ) -> bool {
         let uncommitted = engine.uncommitted().any(|commit| of(commit.partition));
         match self {
-            Self::Cadence(cadence) if cadence.is_under_way(steady_ms) => return true,
+            Self::Cadence(cadence) if cadence.under_way.is_some() => return true,
             Self::Transactions(transactions) if transactions.is_ending() => return true,
             _ if !uncommitted => return false,
             Self::Cadence(_) | Self::Transactions(_) => {}
@@ -147,6 +143,9 @@ impl Commits {
 }
 
 /// One commit under way at a time, and when the next one is due.
+///
+/// An answer is awaited however long it takes: librdkafka goes on trying while the coordinator is
+/// away. A second commit beside the first could be overtaken by it, and the offset go back.
 #[derive(Debug)]
 pub(super) struct Cadence {
     every_ms: i64,
@@ -167,7 +166,7 @@ impl Cadence {
 
     /// Commits what is settled in all lanes, when the time has come and nothing is under way.
     fn tick<P: Port>(&mut self, engine: &Engine<P::Record>, port: &mut P, steady_ms: i64) {
-        if steady_ms >= self.next_ms && !self.is_under_way(steady_ms) {
+        if steady_ms >= self.next_ms && self.under_way.is_none() {
             self.next_ms = steady_ms.saturating_add(self.every_ms);
             self.begin(engine, port, steady_ms, |_| true);
         }
@@ -202,12 +201,5 @@ impl Cadence {
         for commit in &under_way.commits {
             engine.committed(commit);
         }
-    }
-
-    /// Whether an answer is awaited.
-    fn is_under_way(&self, steady_ms: i64) -> bool {
-        self.under_way
-            .as_ref()
-            .is_some_and(|under_way| steady_ms < under_way.since_ms + ANSWER_TIMEOUT_MS)
     }
 }

@@ -538,6 +538,24 @@ fn a_commit_that_is_refused_for_long_is_given_up() {
     assert!(waited_ms > 1_000, "given up after {waited_ms} ms");
 }
 
+// A second commit would be overtaken by the first, and the offset go back.
+#[test]
+fn no_commit_is_made_while_another_is_unanswered_however_long_it_takes() {
+    let mut bench = Bench::new(MissingOffset::Earliest);
+    bench.assign(0);
+    bench.record(0, 1);
+    bench.record(1, 1);
+    bench.pass(1);
+    bench.deliver(0);
+    assert_eq!(bench.pass(500), ["commit [(0, 1)]"]);
+    bench.deliver(1);
+    for _ in 0..100 {
+        assert_eq!(bench.pass(1_000), Vec::<String>::new());
+    }
+    bench.event(Event::Committed(Ok(())));
+    assert_eq!(bench.pass(500), ["commit [(0, 2)]"]);
+}
+
 #[test]
 fn a_lane_whose_position_is_gone_goes_on_only_between_rebalances() {
     let mut bench = Bench::new(MissingOffset::Earliest);

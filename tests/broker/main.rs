@@ -4,6 +4,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod chaos;
 mod dead_letters;
 mod encryption;
 mod exactly_once;

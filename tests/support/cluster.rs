@@ -7,6 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::metadata::MetadataPartition;
 
 use super::java::START_DEADLINE;
 use super::node::Jvm;
@@ -239,6 +240,24 @@ impl Cluster {
             for topic in metadata.topics() {
                 if let Some(partition) = topic.partitions().iter().find(|p| p.leader() < 0) {
                     return Err(format!("{}-{} has no leader", topic.name(), partition.id()));
+                }
+            }
+            Ok(())
+        });
+    }
+
+    /// Waits until every replica of every partition is in sync.
+    #[track_caller]
+    pub fn wait_in_sync(&self) {
+        let probe: BaseConsumer = self.client().config().create().expect("valid settings");
+        eventually(START_DEADLINE, || {
+            let metadata = probe
+                .fetch_metadata(None, Duration::from_secs(2))
+                .map_err(|error| format!("{error}"))?;
+            for topic in metadata.topics() {
+                let behind = |p: &&MetadataPartition| p.isr().len() < p.replicas().len();
+                if let Some(partition) = topic.partitions().iter().find(behind) {
+                    return Err(format!("{}-{} is not in sync", topic.name(), partition.id()));
                 }
             }
             Ok(())

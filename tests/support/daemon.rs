@@ -54,6 +54,12 @@ impl DaemonConfig {
         self
     }
 
+    /// Any other variable of its environment.
+    pub fn variable(mut self, name: &str, value: &str) -> Self {
+        self.environment.insert(name.to_owned(), value.to_owned());
+        self
+    }
+
     /// A further command line argument, after `run`.
     pub fn argument(mut self, argument: &str) -> Self {
         self.arguments.push(argument.to_owned());
