@@ -9,9 +9,10 @@ use super::action::{Action, Form, Notice, Outgoing, Ticket};
 use super::commit::{Ahead, Commit, MAX_AHEAD};
 use super::destination::DestinationPolicy;
 use super::destinations::{DestinationId, Destinations, RetryPolicy, Role};
+use super::entry::{Entry, Progress, Target};
 use super::envelope::Envelope;
 use super::isolation::Trouble;
-use super::lane::{Entry, Lane, MAX_WINDOW_RECORDS, Offered, Phase, Progress, Target, Wish};
+use super::lane::{Lane, MAX_WINDOW_RECORDS, Offered, Phase, Wish};
 use super::level::LevelTable;
 use super::record::Record;
 use super::time::{Now, Wakeup};
@@ -227,13 +228,6 @@ impl<R: Record> Engine<R> {
     pub fn skip_to(&mut self, partition: i32, offset: i64) {
         if let Some(lane) = self.lane_mut(partition) {
             lane.skip_to(offset);
-        }
-    }
-
-    /// The wall clock was set by `step_ms`.
-    pub fn clock_stepped(&mut self, step_ms: i64) {
-        for lane in self.lanes.iter_mut().flatten() {
-            lane.clock_stepped(step_ms, self.config.wake_lead_ms);
         }
     }
 

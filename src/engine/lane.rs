@@ -13,14 +13,14 @@
 //! A lane lives for one assignment. Nothing of it survives a revoke; its epoch tells late
 //! acknowledgements of an earlier assignment of the same partition from its own.
 
+mod clock;
+
 use super::arrivals::Arrivals;
 use super::commit::{Ahead, Commit};
-use super::destinations::DestinationId;
-use super::envelope::Envelope;
+use super::entry::{Entry, Progress};
 use super::level::Level;
 use super::offsets::Window;
 use super::record::Record;
-use super::reject::Rejection;
 use super::time;
 
 /// Records handed on but not committed, at most, in one lane. Bounds memory (about 100 bytes each)
@@ -76,49 +76,6 @@ struct Parked {
     due_ms: i64,
     /// When the partition is fetched again.
     wake_ms: i64,
-}
-
-/// Where a record that was handed on is going.
-#[derive(Debug, Clone)]
-pub enum Target {
-    /// To the topic its header names.
-    Forward(Envelope),
-    /// To the dead-letter topic.
-    DeadLetter(Rejection),
-}
-
-/// How far a record that was handed on has come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Progress {
-    /// With the producer, not acknowledged.
-    Sent,
-    /// Acknowledged; settled when its transaction is committed.
-    Delivered,
-    /// Its transaction is being aborted; it is sent anew in the next one.
-    Undone,
-    /// Waiting because its destination is in trouble.
-    Waiting,
-    /// Refused, with nowhere to go: the lane halts, or the lane is draining.
-    Stranded,
-}
-
-/// A record that was handed on and is not settled.
-#[derive(Debug)]
-pub struct Entry<R> {
-    /// The record itself.
-    pub record: R,
-    /// The moment it was due.
-    pub due_ms: i64,
-    /// Its size as counted against the in-flight limit.
-    pub size_bytes: usize,
-    /// Position in the order in which all lanes handed on records.
-    pub order: u64,
-    /// Where it is going.
-    pub target: Target,
-    /// The destination in the engine's table.
-    pub destination: DestinationId,
-    /// How far it has come.
-    pub progress: Progress,
 }
 
 /// What a lane wants at some moment.
@@ -398,31 +355,6 @@ impl<R: Record> Lane<R> {
         }
     }
 
-    /// The wall clock was set by `step_ms`. Due times that come from a record's timestamp stay;
-    /// those that come from the moment at which the daemon first knew of it move along, or a clock
-    /// that was behind for a while would make such a record due at once when it is right again.
-    pub fn clock_stepped(&mut self, step_ms: i64, wake_lead_ms: i64) {
-        let delay_ms = self.level.delay_ms;
-        self.arrivals.clock_stepped(step_ms);
-        if let Some((_, seen_ms)) = &mut self.parked_seen {
-            *seen_ms = seen_ms.saturating_add(step_ms);
-        }
-        match &mut self.state {
-            State::Holding(head) => {
-                head.first_seen_ms = head.first_seen_ms.saturating_add(step_ms);
-                head.due_ms =
-                    time::due_ms(head.record.timestamp_ms(), head.first_seen_ms, delay_ms);
-                head.park_from_ms = i64::MIN;
-            }
-            State::Parked(parked) => {
-                parked.first_seen_ms = parked.first_seen_ms.saturating_add(step_ms);
-                parked.due_ms = time::due_ms(parked.timestamp_ms, parked.first_seen_ms, delay_ms);
-                parked.wake_ms = parked.due_ms.saturating_sub(wake_lead_ms);
-            }
-            State::Reading | State::Draining => {}
-        }
-    }
-
     /// The phase, for people.
     pub fn phase(&self) -> Phase {
         match self.state {
@@ -599,6 +531,17 @@ mod tests {
             offer(&mut lane, 101, NOW_MS, NOW_MS + 60_000);
             assert_eq!(lane.head_due_ms(), Some(NOW_MS + 60_000), "also what waited in the log");
         }
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_makes_what_waits_wait_for_it() {
+        let mut lane = lane(60);
+        lane.observe_end(102, NOW_MS);
+        offer(&mut lane, 100, NOW_MS, NOW_MS);
+        lane.clock_stepped(-3_600_000, 1_500);
+        assert_eq!(lane.head_due_ms(), Some(NOW_MS + 60_000));
+        lane.clock_stepped(3_600_000, 1_500);
+        assert_eq!(lane.head_due_ms(), Some(NOW_MS + 60_000));
     }
 
     #[test]

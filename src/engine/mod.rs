@@ -26,6 +26,7 @@ mod destination;
 pub mod destinations;
 #[allow(clippy::module_inception, reason = "the type the module is named for")]
 pub mod engine;
+pub mod entry;
 pub mod envelope;
 mod isolation;
 pub mod lane;

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use super::action::{Action, Notice, Refusal, Ticket};
 use super::destinations::{Admission, Refused};
 use super::engine::{Engine, live_lane};
+use super::entry::{Progress, Target};
 use super::isolation::Trouble;
-use super::lane::{Phase, Progress, Target};
+use super::lane::Phase;
 use super::record::Record;
 use super::reject::Rejection;
 

@@ -8,8 +8,9 @@ use std::collections::BTreeSet;
 use super::action::{Action, Ticket};
 use super::commit::Commit;
 use super::engine::{Engine, live_lane};
+use super::entry::Progress;
 use super::isolation::Trouble;
-use super::lane::{Lane, Phase, Progress};
+use super::lane::{Lane, Phase};
 use super::record::Record;
 use super::settlement::Outcome;
 
