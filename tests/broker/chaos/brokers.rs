@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::scene::{Bars, DEADLINE, Repeats, Scene};
-use super::{Form, Guarantee};
+use super::{Form, Guarantee, play_at_least_once};
 use crate::support::{Cluster, Options, Pulse, eventually, heavy, java, new_dir, unique};
 
 /// Partitions of the bare producer's topic: as many as of the destination.
@@ -32,12 +32,6 @@ fn scene(
 
 fn bars(pulse: Pulse) -> Bars {
     Bars { bare: Some(pulse.stop()), ..Bars::new(Repeats::Uncommitted) }
-}
-
-/// With exactly_once the daemon has been seen to stand still until its next start when the broker
-/// that coordinates its transactions went away (docs/guarantees.md, G8).
-fn play_at_least_once(scenario: impl Fn(Form, Guarantee)) {
-    scenario(Form::of_this_run(), Guarantee::AtLeastOnce);
 }
 
 #[test]
