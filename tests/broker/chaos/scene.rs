@@ -69,9 +69,6 @@ pub struct Bars {
     pub bare: Option<Silence>,
     /// The daemon's clock is not the test's: early is what was early by both.
     pub either_clock: bool,
-    /// Its clock was ahead for so long, at this time of the test's: what was due by it then may
-    /// carry the time after, when it was right again.
-    pub ahead: Option<(Range<i64>, Duration)>,
 }
 
 impl Bars {
@@ -84,7 +81,6 @@ impl Bars {
             deleted: BTreeMap::new(),
             bare: None,
             either_clock: false,
-            ahead: None,
         }
     }
 
@@ -265,12 +261,6 @@ impl Scene {
             for arrival in arrived.iter_mut().filter(|_| bars.either_clock) {
                 arrival.seen_at = arrival.seen_at.max(arrival.timestamp);
                 arrival.timestamp = arrival.seen_at;
-            }
-            if let Some((span, by)) = &bars.ahead {
-                for arrival in arrived.iter_mut().filter(|at| span.contains(&at.seen_at)) {
-                    arrival.seen_at += millis(*by);
-                    arrival.timestamp = arrival.seen_at;
-                }
             }
             arrived
         };
