@@ -166,8 +166,9 @@ pub struct Lane<R> {
     changes: u64,
     committed_changes: u64,
     arrivals: Arrivals,
-    /// Due time of a head that was parked, so that reading it again does not clamp it anew.
-    parked_due: Option<(i64, i64)>,
+    /// Due time of a head that was parked, so that reading it again does not clamp it anew. Its
+    /// offset and timestamp tell it from a record of a topic that was recreated meanwhile.
+    parked_due: Option<((i64, Option<i64>), i64)>,
 }
 
 impl<R: Record> Lane<R> {
@@ -218,7 +219,7 @@ impl<R: Record> Lane<R> {
         let timestamp_ms = record.timestamp_ms();
         let first_seen_ms = self.arrivals.first_seen_ms(offset, now_ms);
         let mut due_ms = time::due_ms(timestamp_ms, first_seen_ms, self.level.delay_ms);
-        let parked = self.parked_due.take().filter(|(parked_offset, _)| *parked_offset == offset);
+        let parked = self.parked_due.take().filter(|(head, _)| *head == (offset, timestamp_ms));
         if let Some((_, parked_due_ms)) = parked {
             due_ms = due_ms.min(parked_due_ms);
         }
@@ -258,7 +259,7 @@ impl<R: Record> Lane<R> {
         if let State::Holding(head) = &self.state {
             let (offset, due_ms) = (head.record.offset(), head.due_ms);
             self.position = offset;
-            self.parked_due = Some((offset, due_ms));
+            self.parked_due = Some(((offset, head.record.timestamp_ms()), due_ms));
             let wake_ms = due_ms.saturating_sub(wake_lead_ms);
             self.state = State::Parked { offset, due_ms, wake_ms };
         }
@@ -525,6 +526,17 @@ mod tests {
         lane.unparked();
         offer(&mut lane, 100, far_ms, NOW_MS + 58_600);
         assert_eq!(lane.head_due_ms(), Some(NOW_MS + 60_000));
+    }
+
+    #[test]
+    fn another_record_at_the_offset_of_a_parked_one_waits_its_own_delay() {
+        let mut lane = lane(60);
+        offer(&mut lane, 100, NOW_MS, NOW_MS);
+        lane.parked(1_500);
+        lane.unparked();
+        // the topic was recreated meanwhile
+        offer(&mut lane, 100, NOW_MS + 58_000, NOW_MS + 58_500);
+        assert_eq!(lane.head_due_ms(), Some(NOW_MS + 118_000));
     }
 
     #[test]
