@@ -57,6 +57,7 @@ impl World {
             (None, Some(lane)) => lane,
             (None, None) => self.any_lane(sending.record),
         };
+        self.clients[client].sent = true;
         let result = self.produce(client, sending.ticket, sending.record, lane);
         note!(
             self,
@@ -127,6 +128,13 @@ impl World {
 
     /// G1, and in a calm world G4 to the millisecond.
     fn check_due(&mut self, client: usize, sending: &Sending<'_>) {
+        let fate = &self.ledger.fates[sending.record];
+        let known = self.known_since(client, sending.record);
+        let usable = fate.timestamp_ms.is_some_and(|at| at > 0 && at <= known);
+        if !usable && self.logs[fate.partition].incarnation > 0 {
+            // It counts from when its offset was first seen, be it with a record of the old topic.
+            return;
+        }
         let due = self.due(client, sending.record);
         let wall = self.clients[client].pass_wall;
         let name = self.name(sending.record);
@@ -332,14 +340,20 @@ impl World {
 
     /// A pass ended: unless the producer was full, all that was to be sent is sent.
     pub fn pass_ended(&mut self, client: usize) {
-        if !std::mem::take(&mut self.clients[client].was_full) {
-            self.clients[client].backlogged = false;
+        if self.clients[client].lost && self.clients[client].dies_after.is_none() {
+            self.fail("G5", format!("{client} keeps partitions that it was told are lost"));
+        }
+        let this = &mut self.clients[client];
+        let (was_full, sent) = (std::mem::take(&mut this.was_full), std::mem::take(&mut this.sent));
+        // A pass in the pause after a freeze tries nothing.
+        this.backlogged &= was_full || !sent;
+        if !this.backlogged {
             self.harden(client);
         }
     }
 
     /// A destination or the dead-letter topic holds a record.
-    pub fn landed(&mut self, _client: usize, record: RecordId, dead_letter: bool) {
+    pub fn landed(&mut self, record: RecordId, dead_letter: bool) {
         let fate = &mut self.ledger.fates[record];
         self.ledger.repeated += u64::from(fate.arrived());
         if dead_letter {
@@ -508,7 +522,10 @@ impl World {
         let committed = self.group.committed[partition].unwrap_or(0);
         let excused = timed_out || self.clients[client].commit_trouble;
         let log = &self.logs[partition];
-        let first = log.from(committed).first().map(|record| record.0.id);
+        let ahead = &self.group.ahead[partition];
+        let mut above = log.from(committed).iter();
+        let first = above.find(|record| !ahead.contains(record.0.offset));
+        let first = first.map(|record| record.0.id);
         // What retention deleted may still be on its way, and holds up the commit.
         let earlier = self.clients[client].taken[partition].values().next();
         let held_up = earlier.zip(first).is_some_and(|(earlier, first)| *earlier < first);

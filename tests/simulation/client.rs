@@ -100,6 +100,8 @@ pub struct Client {
     /// The producer was full, and what was to be sent before may be sent late.
     pub backlogged: bool,
     pub was_full: bool,
+    /// The pass tried to send something.
+    pub sent: bool,
 }
 
 impl Client {
@@ -143,6 +145,7 @@ impl Client {
             ready_ms: vec![0; partitions],
             backlogged: false,
             was_full: false,
+            sent: false,
         }
     }
 }

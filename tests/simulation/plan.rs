@@ -3,6 +3,7 @@
 use kafka_delay::engine::Ahead;
 
 use crate::produce::DEAD_LETTERS;
+use crate::record::SimRecord;
 use crate::scenario::Fault;
 use crate::world::{Clock, What, World, note};
 
@@ -225,7 +226,8 @@ impl World {
             }
         }
         for (partition, log) in self.logs.iter().enumerate() {
-            let Some(last) = log.records.last() else { continue };
+            let acknowledged = |record: &&SimRecord| self.ledger.fates[record.0.id].acknowledged;
+            let Some(last) = log.records.iter().rfind(acknowledged) else { continue };
             let committed = self.group.committed[partition];
             // The owner does not commit again what the group forgot.
             let forgotten = committed.is_none() && self.scenario.has(Fault::Expiry);

@@ -162,7 +162,7 @@ impl World {
         queue.busy = more;
         for sent in batch {
             if result.is_ok() {
-                self.landed(client, sent.record, lane.0 == DEAD_LETTERS);
+                self.landed(sent.record, lane.0 == DEAD_LETTERS);
             }
             let inbox = Inbox::Delivered {
                 ticket: sent.ticket,
@@ -210,7 +210,7 @@ impl World {
             let batch: Vec<Sent> = lane.pending.drain(..count).collect();
             if !batch.is_empty() && self.outcome(key, &batch).is_ok() {
                 for sent in batch {
-                    self.landed(client, sent.record, key.0 == DEAD_LETTERS);
+                    self.landed(sent.record, key.0 == DEAD_LETTERS);
                 }
             }
         }

@@ -132,7 +132,6 @@ impl Simulation<'_> {
                             let engine = self.workers[client].as_ref().unwrap().engine();
                             let lanes: Vec<_> = engine.lanes().collect();
                             note!(world, "{client}: {lanes:?}");
-                            note!(world, "{client}: {:?}", world.clients[client]);
                         }
                     }
                     world.fail("G4", format!("{left}, long after all faults"));
