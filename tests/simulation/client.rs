@@ -74,6 +74,9 @@ pub struct Client {
     pub stopping_ms: Option<i64>,
     /// A commit was refused, late or not started since the last release began.
     pub commit_trouble: bool,
+    /// Number of the last commit that it made, and of the last that arrived.
+    pub commits_made: u64,
+    pub commits_arrived: u64,
 
     pub fetchers: Vec<Fetcher>,
     pub producer: Producer,
@@ -131,6 +134,8 @@ impl Client {
             lost: false,
             stopping_ms: None,
             commit_trouble: false,
+            commits_made: 0,
+            commits_arrived: 0,
             fetchers,
             producer: Producer::default(),
             known: vec![Vec::new(); partitions],

@@ -224,6 +224,8 @@ impl World {
         for partition in 0..self.scenario.partitions {
             let pause = self.latency();
             self.fetch(client, partition, pause);
+            let ready_ms = &mut self.clients[client].ready_ms[partition];
+            *ready_ms = (*ready_ms).max(self.now + 10);
         }
     }
 }

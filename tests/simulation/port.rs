@@ -264,7 +264,9 @@ impl Port for SimPort {
             let answered = !world.strikes(Fault::Commits, 3);
             let slow = world.strikes(Fault::Commits, 15);
             let pause = if slow { world.rng.i64(100..4_000) } else { world.latency() };
-            world.after(pause, What::Commit { client, generation, offsets, answered });
+            world.clients[client].commits_made += 1;
+            let number = world.clients[client].commits_made;
+            world.after(pause, What::Commit { client, generation, number, offsets, answered });
             Ok(())
         })
     }

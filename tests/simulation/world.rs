@@ -66,6 +66,7 @@ pub enum What {
     Commit {
         client: usize,
         generation: u32,
+        number: u64,
         offsets: Vec<Committed>,
         answered: bool,
     },
@@ -321,8 +322,12 @@ impl World {
             What::Fetched { client, partition, number } => self.fetched(client, partition, number),
             What::Batch { client, lane } => self.batch(client, lane),
             What::Deliver { client, inbox } => self.deliver(client, inbox),
-            What::Commit { client, generation, offsets, answered } => {
-                self.commit_arrived(client, generation, &offsets, answered);
+            What::Commit { client, generation, number, offsets, answered } => {
+                // One connection carries them all: none arrives behind a later one.
+                if number > self.clients[client].commits_arrived {
+                    self.clients[client].commits_arrived = number;
+                    self.commit_arrived(client, generation, &offsets, answered);
+                }
             }
             What::LookUpCommits { client, request, partitions } => {
                 self.look_up_commits(client, request, &partitions);
