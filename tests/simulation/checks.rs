@@ -557,7 +557,7 @@ impl World {
             return;
         }
         this.position[partition] = record.0.offset;
-        if !self.group.ahead[partition].contains(record.0.offset) {
+        if !this.ahead[partition].contains(record.0.offset) {
             this.taken[partition].insert(record.0.offset, record.0.id);
         }
         let this = &self.clients[client];

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
-use kafka_delay::engine::{Refusal, RejectReason, Ticket};
+use kafka_delay::engine::{Ahead, Refusal, RejectReason, Ticket};
 use kafka_delay::kafka::Event;
 
 use crate::checks::{Order, OrderKey};
@@ -96,6 +96,8 @@ pub struct Client {
     pub troubles: HashMap<(usize, RejectReason), i64>,
     /// Records taken out of queues and not settled, by partition and offset.
     pub taken: Vec<BTreeMap<i64, RecordId>>,
+    /// What the last lookup said of records above each commit.
+    pub ahead: Vec<Ahead>,
     /// The highest offset taken out of each queue.
     pub position: Vec<i64>,
     /// The moment of each partition's last send or assignment.
@@ -146,6 +148,7 @@ impl Client {
             soft: Vec::new(),
             troubles: HashMap::new(),
             taken: vec![BTreeMap::new(); partitions],
+            ahead: vec![Ahead::default(); partitions],
             position: vec![-1; partitions],
             ready_ms: vec![0; partitions],
             backlogged: false,

@@ -413,6 +413,9 @@ impl World {
             .collect();
         let slow = self.strikes(Fault::Lookups, 30);
         let pause = if slow { self.rng.i64(100..3_000) } else { self.latency() };
+        for commit in committed {
+            self.clients[client].ahead[commit.partition] = commit.ahead.clone();
+        }
         let event = Event::Located { request, located };
         self.after(pause, What::Deliver { client, inbox: Inbox::Other(event) });
     }
