@@ -136,9 +136,9 @@ pub struct Lane<R> {
     changes: u64,
     committed_changes: u64,
     arrivals: Arrivals,
-    /// Offset of a head that was parked and when it was first seen, so that reading it again does
-    /// not clamp it anew.
-    parked_seen: Option<(i64, i64)>,
+    /// When a head that was parked was first seen, so that reading it again does not clamp it anew.
+    /// Its offset and timestamp tell it from a record of a topic that was recreated meanwhile.
+    parked_seen: Option<((i64, Option<i64>), i64)>,
 }
 
 impl<R: Record> Lane<R> {
@@ -188,7 +188,7 @@ impl<R: Record> Lane<R> {
         }
         let timestamp_ms = record.timestamp_ms();
         let mut first_seen_ms = self.arrivals.first_seen_ms(offset, now_ms);
-        let parked = self.parked_seen.take().filter(|(parked_offset, _)| *parked_offset == offset);
+        let parked = self.parked_seen.take().filter(|(head, _)| *head == (offset, timestamp_ms));
         if let Some((_, seen_ms)) = parked {
             first_seen_ms = first_seen_ms.min(seen_ms);
         }
@@ -230,7 +230,7 @@ impl<R: Record> Lane<R> {
             let (offset, due_ms) = (head.record.offset(), head.due_ms);
             let (timestamp_ms, first_seen_ms) = (head.record.timestamp_ms(), head.first_seen_ms);
             self.position = offset;
-            self.parked_seen = Some((offset, first_seen_ms));
+            self.parked_seen = Some(((offset, timestamp_ms), first_seen_ms));
             let wake_ms = due_ms.saturating_sub(wake_lead_ms);
             self.state =
                 State::Parked(Parked { offset, timestamp_ms, first_seen_ms, due_ms, wake_ms });
@@ -542,6 +542,17 @@ mod tests {
         assert_eq!(lane.head_due_ms(), Some(NOW_MS + 60_000));
         lane.clock_stepped(3_600_000, 1_500);
         assert_eq!(lane.head_due_ms(), Some(NOW_MS + 60_000));
+    }
+
+    #[test]
+    fn another_record_at_the_offset_of_a_parked_one_waits_its_own_delay() {
+        let mut lane = lane(60);
+        offer(&mut lane, 100, NOW_MS, NOW_MS);
+        lane.parked(1_500);
+        lane.unparked();
+        // the topic was recreated meanwhile
+        offer(&mut lane, 100, NOW_MS + 58_000, NOW_MS + 58_500);
+        assert_eq!(lane.head_due_ms(), Some(NOW_MS + 118_000));
     }
 
     #[test]
