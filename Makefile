@@ -109,12 +109,16 @@ test-mutation: ## Whether the simulation finds deliberate faults
 
 .PHONY: test-broker
 test-broker: ## A real Kafka as a local process (Java 17, Maven)
-	$(if $(BROKER),$(CARGO_TEST) $(addprefix --test ,$(BROKER)) -- --test-threads=$(BROKER_TEST_THREADS))
+	$(if $(BROKER),$(CARGO_TEST) $(addprefix --test ,$(BROKER)) -- --test-threads=$(BROKER_TEST_THREADS) --skip chaos::)
 
 .PHONY: test-compat
 test-compat: ## The core scenarios on the oldest Kafka under test
 	KAFKA_VERSION=$(COMPAT_KAFKA) $(CARGO_TEST) --test broker -- --test-threads=$(BROKER_TEST_THREADS) \
 		$(COMPAT_TESTS) $(addprefix --skip ,$(COMPAT_SKIP))
+
+.PHONY: chaos-short
+chaos-short: ## Chaos on a real Kafka in its short form (about 5 minutes)
+	$(CARGO_TEST) --test broker chaos:: -- --test-threads=$(BROKER_TEST_THREADS)
 
 .PHONY: chaos
 chaos: ## Chaos on a real Kafka in its long form (about half an hour): target/chaos.md

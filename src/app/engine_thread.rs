@@ -153,7 +153,7 @@ fn parts(
 fn cannot_start(error: &InitError) -> AppError {
     let text = format!("forward.transactional_id cannot be used: {error}");
     if error.denied {
-        let needs = "grant the daemon's user Write and Describe on that transactional id";
+        let needs = "grant the daemon's user Write on that transactional id";
         AppError::Denied(format!("{text}; {needs}"))
     } else {
         AppError::Unavailable(text)

@@ -311,9 +311,12 @@ impl<R: Record> Lane<R> {
     /// What to commit, when it is more than what was committed. Records that are delivered in the
     /// open transaction count as settled: the commit is a part of it.
     pub fn uncommitted(&self) -> Option<Commit> {
+        // What is delivered counts as a change, so without one the prefix is all that may be new.
+        if self.changes == self.committed_changes && self.window.prefix() <= self.committed {
+            return None;
+        }
         let commit = self.commit_with(|entry| entry.progress == Progress::Delivered);
-        let is_new = self.changes != self.committed_changes || commit.offset > self.committed;
-        is_new.then_some(commit)
+        Some(commit)
     }
 
     /// A commit of what is settled, whatever becomes of the open transaction.

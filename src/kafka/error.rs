@@ -81,7 +81,7 @@ pub(super) fn classify(code: Code, stage: Stage) -> SendError {
 /// Why the client called `client` cannot go on, for people.
 pub(super) fn fatal_cause(client: &str, text: &str) -> String {
     // What librdkafka calls a newer instance may be the coordinator giving our transaction up.
-    let hint = if text.contains("fenced by a newer instance") {
+    let hint = if text.contains("fenced by") {
         "; either another instance uses the same forward.transactional_id, or a transaction \
          outlived forward.transaction_timeout while the cluster was out of reach"
     } else {

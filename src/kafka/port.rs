@@ -246,7 +246,7 @@ impl<'q> Port for KafkaPort<'q> {
         outgoing: &Outgoing<'_, Self::Record>,
     ) -> Result<(), SendError> {
         if let Some(transactions) = &mut self.transactions {
-            transactions.begin()?;
+            transactions.begin().map_err(|error| SendError::Fatal(error.cause))?;
         }
         self.producer.send(ticket, outgoing)
     }

@@ -12,7 +12,7 @@ use rdkafka::producer::{Producer, ThreadedProducer};
 
 use super::context::ForwardContext;
 use super::error::fatal_cause;
-use super::port::{AbortCause, Event, PortError, SendError};
+use super::port::{AbortCause, Event, PortError};
 use super::producer::ForwardProducer;
 use crate::engine::Trouble;
 
@@ -80,11 +80,14 @@ impl Transactions {
     }
 
     /// Begins a transaction unless one is open; takes no round trip.
-    pub(super) fn begin(&mut self) -> Result<(), SendError> {
+    pub(super) fn begin(&mut self) -> Result<(), PortError> {
         if self.begun {
             return Ok(());
         }
-        self.producer.begin_transaction().map_err(|error| fatal(&error))?;
+        self.producer.begin_transaction().map_err(|error| PortError {
+            call: "begin",
+            cause: fatal_cause("producer", &error.to_string()),
+        })?;
         self.begun = true;
         Ok(())
     }
@@ -95,7 +98,7 @@ impl Transactions {
         offsets: TopicPartitionList,
         group: ConsumerGroupMetadata,
     ) -> Result<(), PortError> {
-        self.begin().map_err(|error| PortError { call: "begin", cause: format!("{error:?}") })?;
+        self.begin()?;
         let _ = self.requests.send(Request::Open(offsets, group));
         Ok(())
     }
@@ -107,7 +110,7 @@ impl Transactions {
         group: ConsumerGroupMetadata,
     ) -> Result<(), PortError> {
         // Offsets alone make a transaction too.
-        self.begin().map_err(|error| PortError { call: "begin", cause: format!("{error:?}") })?;
+        self.begin()?;
         self.begun = false;
         // The thread ends only with this handle.
         let _ = self.requests.send(Request::Commit(offsets, group));
@@ -119,10 +122,6 @@ impl Transactions {
         self.begun = false;
         let _ = self.requests.send(Request::Abort);
     }
-}
-
-fn fatal(error: &KafkaError) -> SendError {
-    SendError::Fatal(fatal_cause("producer", &error.to_string()))
 }
 
 struct Ender {

@@ -70,6 +70,7 @@ pub(super) struct Transactions {
     /// Sends in this transaction, and how many of them have not ended.
     sends: usize,
     unanswered: usize,
+    /// When its first record was sent.
     opened_ms: i64,
     /// The coordinator knows of it, by a commit of this partition.
     known_by: Option<i32>,
