@@ -142,7 +142,7 @@ impl<P: Port> Worker<P> {
     pub fn pass(&mut self, now: Now) -> Result<Pass, WorkerError> {
         if let Some(step_ms) = self.gaps.clock_step(now) {
             self.reporter.clock_stepped(step_ms);
-            self.engine.clock_stepped(step_ms);
+            self.engine.clock_stepped(step_ms, now.wall_ms);
         }
         self.reporter.polled(now);
         self.port.serve();

@@ -522,7 +522,7 @@ mod tests {
             if parked {
                 lane.parked(1_500);
             }
-            lane.clock_stepped(HOUR_MS, 1_500);
+            lane.clock_stepped(HOUR_MS, NOW_MS, 1_500);
             assert_eq!(lane.head_due_ms(), Some(NOW_MS + 60_000));
             if parked {
                 assert_eq!(lane.wake_ms(), Some(NOW_MS + 58_500));
@@ -541,10 +541,21 @@ mod tests {
         let mut lane = lane(60);
         lane.observe_end(102, NOW_MS);
         offer(&mut lane, 100, NOW_MS, NOW_MS);
-        lane.clock_stepped(-3_600_000, 1_500);
+        lane.clock_stepped(-3_600_000, NOW_MS - 3_600_000, 1_500);
         assert_eq!(lane.head_due_ms(), Some(NOW_MS + 60_000));
-        lane.clock_stepped(3_600_000, 1_500);
+        lane.clock_stepped(3_600_000, NOW_MS + 1, 1_500);
         assert_eq!(lane.head_due_ms(), Some(NOW_MS + 60_000));
+    }
+
+    #[test]
+    fn a_clock_that_goes_back_and_forth_does_not_add_up_what_it_went_forth() {
+        let mut lane = lane(60);
+        offer(&mut lane, 100, 0, NOW_MS); // counts as written now
+        for _ in 0..3 {
+            lane.clock_stepped(-3_600_000, NOW_MS - 3_600_000, 1_500);
+            lane.clock_stepped(3_600_000, NOW_MS + 5, 1_500);
+        }
+        assert_eq!(lane.head_due_ms(), Some(NOW_MS + 60_005));
     }
 
     #[test]

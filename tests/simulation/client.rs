@@ -7,7 +7,7 @@ use kafka_delay::kafka::Event;
 
 use crate::checks::{Order, OrderKey};
 use crate::fetch::Fetcher;
-use crate::group::Rebalance;
+use crate::group::{CommitRequest, Rebalance};
 use crate::produce::Producer;
 use crate::record::RecordId;
 
@@ -74,9 +74,8 @@ pub struct Client {
     pub stopping_ms: Option<i64>,
     /// A commit was refused, late or not started since the last release began.
     pub commit_trouble: bool,
-    /// Number of the last commit that it made, and of the last that arrived.
-    pub commits_made: u64,
-    pub commits_arrived: u64,
+    /// Commits on their way. One connection carries them all, in order.
+    pub commits: VecDeque<CommitRequest>,
 
     pub fetchers: Vec<Fetcher>,
     pub producer: Producer,
@@ -136,8 +135,7 @@ impl Client {
             lost: false,
             stopping_ms: None,
             commit_trouble: false,
-            commits_made: 0,
-            commits_arrived: 0,
+            commits: VecDeque::new(),
             fetchers,
             producer: Producer::default(),
             known: vec![Vec::new(); partitions],

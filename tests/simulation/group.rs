@@ -39,6 +39,15 @@ pub struct Committed {
     pub ahead: Ahead,
 }
 
+/// A commit on its way to the coordinator.
+#[derive(Debug)]
+pub struct CommitRequest {
+    pub generation: u32,
+    pub offsets: Vec<Committed>,
+    /// The client does not wait for the answer: it says that the request timed out.
+    pub timed_out: bool,
+}
+
 impl Committed {
     /// The offset, and those after the records that it has as settled above.
     pub fn offsets(&self) -> Vec<i64> {
@@ -347,14 +356,29 @@ impl World {
         self.after(pause, What::Notice { client });
     }
 
+    /// Starts a commit. librdkafka always tells of its end, be it that the coordinator's answer did
+    /// not come in time: then nobody knows whether it was, or will be, taken.
+    pub fn commit(&mut self, client: usize, offsets: Vec<Committed>) {
+        let generation = self.clients[client].generation;
+        let timed_out = self.strikes(Fault::Commits, 5);
+        let slow = self.strikes(Fault::Commits, 15);
+        let pause = if slow { self.rng.i64(100..4_000) } else { self.latency() };
+        self.after(pause, What::Commit { client });
+        if timed_out {
+            let pause = self.rng.i64(100..6_000);
+            let event = Event::Committed(Err("timed out".to_owned()));
+            self.after(pause, What::Deliver { client, inbox: Inbox::Other(event) });
+        }
+        self.clients[client].commits.push_back(CommitRequest { generation, offsets, timed_out });
+    }
+
     /// A commit reaches the coordinator.
-    pub fn commit_arrived(
-        &mut self,
-        client: usize,
-        generation: u32,
-        offsets: &[Committed],
-        answered: bool,
-    ) {
+    pub fn commit_arrived(&mut self, client: usize) {
+        let Some(CommitRequest { generation, offsets, timed_out }) =
+            self.clients[client].commits.pop_front()
+        else {
+            return;
+        };
         let refusal = if !self.group.members.contains(&client) {
             Some("unknown member")
         } else if generation != self.group.generation {
@@ -369,16 +393,16 @@ impl World {
         note!(
             self,
             "group: commit of {client}: {} {}",
-            Committed::list(offsets),
+            Committed::list(&offsets),
             refusal.unwrap_or("taken"),
         );
         if refusal.is_none() {
-            for commit in offsets {
+            for commit in &offsets {
                 self.group.committed[commit.partition] = commit.offset;
                 self.group.ahead[commit.partition] = commit.ahead.clone();
             }
         }
-        if !answered {
+        if timed_out {
             return;
         }
         let result = refusal.map_or(Ok(()), |refusal| Err(refusal.to_owned()));

@@ -260,13 +260,7 @@ impl Port for SimPort {
                 world.clients[client].commit_trouble = true;
                 return Err(failed("commit"));
             }
-            let generation = world.clients[client].generation;
-            let answered = !world.strikes(Fault::Commits, 3);
-            let slow = world.strikes(Fault::Commits, 15);
-            let pause = if slow { world.rng.i64(100..4_000) } else { world.latency() };
-            world.clients[client].commits_made += 1;
-            let number = world.clients[client].commits_made;
-            world.after(pause, What::Commit { client, generation, number, offsets, answered });
+            world.commit(client, offsets);
             Ok(())
         })
     }

@@ -18,7 +18,7 @@ pub enum Fault {
     Transient,
     /// The producer's queue is short.
     FullProducer,
-    /// Commits are late, refused, not started, or never answered.
+    /// Commits are late, refused, not started, or end without anybody knowing how.
     Commits,
     /// Members join and leave.
     Rebalances,

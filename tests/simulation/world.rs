@@ -62,13 +62,9 @@ pub enum What {
         client: usize,
         inbox: Inbox,
     },
-    /// A commit reaches the coordinator.
+    /// The next commit of a member reaches the coordinator.
     Commit {
         client: usize,
-        generation: u32,
-        number: u64,
-        offsets: Vec<Committed>,
-        answered: bool,
     },
     /// A lookup asks for commits, then for log ends.
     LookUpCommits {
@@ -247,11 +243,9 @@ impl World {
 
     /// Offsets on their way to the coordinator.
     pub fn commits_under_way(&self, partition: usize) -> Vec<i64> {
-        let commits = self.events.values().filter_map(|what| match what {
-            What::Commit { offsets, .. } => Some(offsets),
-            _ => None,
-        });
-        let all = commits.flatten().filter(|commit| commit.partition == partition);
+        let commits = self.clients.iter().flat_map(|client| &client.commits);
+        let all = commits.flat_map(|commit| &commit.offsets);
+        let all = all.filter(|commit| commit.partition == partition);
         all.flat_map(Committed::offsets).collect()
     }
 
@@ -322,13 +316,7 @@ impl World {
             What::Fetched { client, partition, number } => self.fetched(client, partition, number),
             What::Batch { client, lane } => self.batch(client, lane),
             What::Deliver { client, inbox } => self.deliver(client, inbox),
-            What::Commit { client, generation, number, offsets, answered } => {
-                // One connection carries them all: none arrives behind a later one.
-                if number > self.clients[client].commits_arrived {
-                    self.clients[client].commits_arrived = number;
-                    self.commit_arrived(client, generation, &offsets, answered);
-                }
-            }
+            What::Commit { client } => self.commit_arrived(client),
             What::LookUpCommits { client, request, partitions } => {
                 self.look_up_commits(client, request, &partitions);
             }
