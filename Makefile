@@ -33,8 +33,10 @@ BROKER := $(filter broker clients,$(CRATES))
 # Use librdkafka's mock cluster, or simulate time.
 MOCK := $(filter mock_cluster simulation,$(CRATES))
 TIDY := $(filter tidy docs_sync,$(CRATES))
+# Builds a copy of the source with deliberate faults.
+MUTATION := $(filter mutation,$(CRATES))
 # Run the binary or read its files.
-CLI := $(filter-out $(BROKER) $(MOCK) $(TIDY),$(CRATES))
+CLI := $(filter-out $(BROKER) $(MOCK) $(TIDY) $(MUTATION),$(CRATES))
 
 .DEFAULT_GOAL := help
 
@@ -74,7 +76,7 @@ deny: ## Check licences, sources and duplicates of dependencies (needs cargo-den
 	$(CARGO) deny --locked check licenses bans sources
 
 .PHONY: test
-test: prerequisites fmt-check lint test-unit test-tidy test-cli test-mock test-broker test-compat test-deploy ## All checks and tests, with one command
+test: prerequisites fmt-check lint test-unit test-tidy test-cli test-mock test-mutation test-broker test-compat test-deploy ## All checks and tests, with one command
 
 .PHONY: test-deploy
 test-deploy: build ## Compose file, Dockerfile, Prometheus rules: with the tools that read them
@@ -100,6 +102,10 @@ test-cli: ## The binary from outside: commands, configuration, exit codes
 .PHONY: test-mock
 test-mock: ## Simulated time, and librdkafka's mock cluster
 	$(if $(MOCK),$(CARGO_TEST) $(addprefix --test ,$(MOCK)))
+
+.PHONY: test-mutation
+test-mutation: ## Whether the simulation finds deliberate faults
+	$(if $(MUTATION),$(CARGO_TEST) $(addprefix --test ,$(MUTATION)) -- --nocapture)
 
 .PHONY: test-broker
 test-broker: ## A real Kafka as a local process (Java 17, Maven)

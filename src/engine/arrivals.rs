@@ -34,10 +34,10 @@ impl Arrivals {
         }
     }
 
-    /// The clock was set by `step_ms`: what was observed is as long ago as before.
-    pub(super) fn clock_stepped(&mut self, step_ms: i64) {
+    /// The clock was set: what was observed at some moment was so at `moved` of it.
+    pub(super) fn clock_stepped(&mut self, moved: impl Fn(i64) -> i64) {
         for (_, seen_ms) in &mut self.observations {
-            *seen_ms = seen_ms.saturating_add(step_ms);
+            *seen_ms = moved(*seen_ms);
         }
     }
 

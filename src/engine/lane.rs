@@ -136,9 +136,9 @@ pub struct Lane<R> {
     changes: u64,
     committed_changes: u64,
     arrivals: Arrivals,
-    /// Offset of a head that was parked and when it was first seen, so that reading it again does
-    /// not clamp it anew.
-    parked_seen: Option<(i64, i64)>,
+    /// When a head that was parked was first seen, so that reading it again does not clamp it anew.
+    /// Its offset and timestamp tell it from a record of a topic that was recreated meanwhile.
+    parked_seen: Option<((i64, Option<i64>), i64)>,
 }
 
 impl<R: Record> Lane<R> {
@@ -188,7 +188,7 @@ impl<R: Record> Lane<R> {
         }
         let timestamp_ms = record.timestamp_ms();
         let mut first_seen_ms = self.arrivals.first_seen_ms(offset, now_ms);
-        let parked = self.parked_seen.take().filter(|(parked_offset, _)| *parked_offset == offset);
+        let parked = self.parked_seen.take().filter(|(head, _)| *head == (offset, timestamp_ms));
         if let Some((_, seen_ms)) = parked {
             first_seen_ms = first_seen_ms.min(seen_ms);
         }
@@ -230,7 +230,7 @@ impl<R: Record> Lane<R> {
             let (offset, due_ms) = (head.record.offset(), head.due_ms);
             let (timestamp_ms, first_seen_ms) = (head.record.timestamp_ms(), head.first_seen_ms);
             self.position = offset;
-            self.parked_seen = Some((offset, first_seen_ms));
+            self.parked_seen = Some(((offset, timestamp_ms), first_seen_ms));
             let wake_ms = due_ms.saturating_sub(wake_lead_ms);
             self.state =
                 State::Parked(Parked { offset, timestamp_ms, first_seen_ms, due_ms, wake_ms });
@@ -523,7 +523,7 @@ mod tests {
             if parked {
                 lane.parked(1_500);
             }
-            lane.clock_stepped(HOUR_MS, 1_500);
+            lane.clock_stepped(HOUR_MS, NOW_MS, 1_500);
             assert_eq!(lane.head_due_ms(), Some(NOW_MS + 60_000));
             if parked {
                 assert_eq!(lane.wake_ms(), Some(NOW_MS + 58_500));
@@ -542,10 +542,32 @@ mod tests {
         let mut lane = lane(60);
         lane.observe_end(102, NOW_MS);
         offer(&mut lane, 100, NOW_MS, NOW_MS);
-        lane.clock_stepped(-3_600_000, 1_500);
+        lane.clock_stepped(-3_600_000, NOW_MS - 3_600_000, 1_500);
         assert_eq!(lane.head_due_ms(), Some(NOW_MS + 60_000));
-        lane.clock_stepped(3_600_000, 1_500);
+        lane.clock_stepped(3_600_000, NOW_MS + 1, 1_500);
         assert_eq!(lane.head_due_ms(), Some(NOW_MS + 60_000));
+    }
+
+    #[test]
+    fn a_clock_that_goes_back_and_forth_does_not_add_up_what_it_went_forth() {
+        let mut lane = lane(60);
+        offer(&mut lane, 100, 0, NOW_MS); // counts as written now
+        for _ in 0..3 {
+            lane.clock_stepped(-3_600_000, NOW_MS - 3_600_000, 1_500);
+            lane.clock_stepped(3_600_000, NOW_MS + 5, 1_500);
+        }
+        assert_eq!(lane.head_due_ms(), Some(NOW_MS + 60_005));
+    }
+
+    #[test]
+    fn another_record_at_the_offset_of_a_parked_one_waits_its_own_delay() {
+        let mut lane = lane(60);
+        offer(&mut lane, 100, NOW_MS, NOW_MS);
+        lane.parked(1_500);
+        lane.unparked();
+        // the topic was recreated meanwhile
+        offer(&mut lane, 100, NOW_MS + 58_000, NOW_MS + 58_500);
+        assert_eq!(lane.head_due_ms(), Some(NOW_MS + 118_000));
     }
 
     #[test]

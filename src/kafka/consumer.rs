@@ -14,6 +14,7 @@ use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::{KafkaError, KafkaResult};
 use rdkafka::types::RDKafkaErrorCode;
 use rdkafka::{ClientConfig, Offset, TopicPartitionList};
+use tracing::debug;
 
 use super::context::{ClientName, DelayContext, Shared};
 use super::metadata;
@@ -164,8 +165,14 @@ impl DelayConsumer {
     pub(super) fn unpark(&self, partition: i32, offset: i64) -> Result<(), PortError> {
         let list = self.list(&[partition]);
         self.consumer.resume(&list).map_err(|error| port_error("resume", &error))?;
-        // Resuming alone does not wake the broker's thread; a seek does.
-        self.seek(partition, offset)
+        // Resuming alone does not wake the broker's thread; a seek does. Parking left the position
+        // where it belongs, so a seek that fails costs a second at most. It must not count as a
+        // failure: the partition is being fetched, and once its position has left the log every
+        // further seek would fail too.
+        if let Err(error) = self.seek(partition, offset) {
+            debug!(partition, %error, "resumed, but not woken");
+        }
+        Ok(())
     }
 
     pub(super) fn assign(&self, starts: &[(i32, i64)]) -> Result<(), PortError> {
