@@ -5,21 +5,26 @@
 //! never block; between them the engine thread sleeps until a due time or an event, at most for
 //! [`SERVE_EVERY`].
 
+mod clocks;
 mod commits;
+mod error;
 mod membership;
 mod report;
 #[cfg(test)]
 mod tests;
+mod watch;
 
 use std::time::Duration;
 
 use crate::clock::Clock;
-use crate::engine::{Action, Engine, EngineConfig, Lane, Now, Offered, Wakeup};
-use crate::kafka::{Event, Fetched, Port, PortError, SendError};
+use crate::engine::{Action, Engine, EngineConfig, Lane, Notice, Now, Offered, Wakeup};
+use crate::kafka::{Event, Fetched, Port, SendError};
 
 use commits::Commits;
+pub use error::WorkerError;
 use membership::{Membership, Progress};
 pub use report::Reporter;
+use watch::Watch;
 
 /// Rebalances and client errors are looked for at least this often.
 const SERVE_EVERY: Duration = Duration::from_millis(20);
@@ -35,13 +40,6 @@ const READ_BURST: usize = 256;
 
 /// Events handled in one pass.
 const EVENT_BURST: usize = 20_000;
-
-/// A wall clock that moved against the steady one by more than this between two passes was set.
-const CLOCK_STEP_MS: i64 = 1_000;
-
-/// After a freeze the client gets this long to notice that the partitions are another member's.
-/// librdkafka looks at its session once a second.
-const FREEZE_PAUSE_MS: i64 = 1_500;
 
 /// What to do with a committed offset that is not in the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,35 +65,8 @@ pub struct WorkerConfig {
     pub stop_timeout: Duration,
     /// What to do with a committed offset that is not in the log.
     pub missing_offset: MissingOffset,
-}
-
-/// Why the worker cannot go on. The process must end.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum WorkerError {
-    /// The client's word.
-    #[error("the Kafka client cannot go on: {0}")]
-    Client(String),
-    /// A call that must not fail failed.
-    #[error("the Kafka client refused a call: {0}")]
-    Call(#[from] PortError),
-    /// The delay topic has more partitions than when the process started.
-    #[error("the delay topic has grown to {0} partitions or more; the process must start anew")]
-    PartitionsAdded(i32),
-    /// Records are gone, and the configuration says to stop then.
-    #[error(
-        "partition {partition}: the group committed offset {committed}, but the log holds \
-         {start}..{end}; source.on_missing_offset = \"fail\" stops here, \"earliest\" goes on at {start}"
-    )]
-    MissingOffset {
-        /// Partition of the delay topic.
-        partition: i32,
-        /// Committed offset, or the one being read.
-        committed: i64,
-        /// First offset of the log.
-        start: i64,
-        /// Offset after the last record.
-        end: i64,
-    },
+    /// A lane that could go on and has not for this long is stuck.
+    pub stuck_after: Duration,
 }
 
 /// How a pass ended.
@@ -115,6 +86,7 @@ pub struct Worker<P: Port> {
     port: P,
     commits: Commits,
     membership: Membership,
+    watch: Watch,
     reporter: Reporter,
     missing_offset: MissingOffset,
     partitions: i32,
@@ -147,6 +119,7 @@ impl<P: Port> Worker<P> {
             port,
             commits: Commits::new(config.commit_every),
             membership: Membership::new(config.drain_timeout, config.stop_timeout),
+            watch: Watch::new(config.stuck_after),
             partitions: config.partitions,
             reporter,
             missing_offset: config.missing_offset,
@@ -161,8 +134,17 @@ impl<P: Port> Worker<P> {
         }
     }
 
-    /// Runs passes until `stop` says so and everything is drained, or until something fatal.
+    /// Runs passes until `stop` says so and everything is drained, or until something fatal. Then
+    /// the client can be closed.
     pub fn run(&mut self, clock: Clock, stop: impl Fn() -> bool) -> Result<(), WorkerError> {
+        let ended = self.run_passes(clock, stop);
+        if ended.is_err() {
+            self.give_up();
+        }
+        ended
+    }
+
+    fn run_passes(&mut self, clock: Clock, stop: impl Fn() -> bool) -> Result<(), WorkerError> {
         let mut planned: Option<i64> = None;
         loop {
             let now = clock.now();
@@ -214,7 +196,9 @@ impl<P: Port> Worker<P> {
             self.port.sweep();
         }
         let frozen = self.notice_freeze(now);
-        if !frozen {
+        if frozen {
+            self.watch.forgive();
+        } else {
             self.engine.advance(now);
             self.act(now)?;
             more |= self.read(now)?;
@@ -224,9 +208,10 @@ impl<P: Port> Worker<P> {
         if self.progress_membership(now)? == Progress::Stopped {
             return Ok(Pass::Stopped);
         }
+        self.watch(now)?;
         if now.steady_ms >= self.status_at_ms {
             self.status_at_ms = now.steady_ms + STATUS_EVERY_MS;
-            self.reporter.status(&self.engine, &self.membership, now);
+            self.reporter.status(&self.engine, &self.membership, &self.watch, now);
         }
         if frozen {
             let steady_ms = Some(self.frozen_until_ms);
@@ -252,6 +237,7 @@ impl<P: Port> Worker<P> {
         match event {
             Event::Delivered { ticket, result, took } => {
                 self.reporter.delivered(&result, took);
+                self.watch.word(now.steady_ms);
                 self.engine.settled(ticket, result, now.steady_ms);
             }
             Event::Committed(result) => {
@@ -267,7 +253,9 @@ impl<P: Port> Worker<P> {
                 }
                 self.reporter.log_ranges(&ranges);
             }
+            Event::Probed { probe, could_go_on } => self.probed(&probe, could_go_on, now),
             Event::Error { client, code, text } => self.reporter.client_error(client, &code, &text),
+            Event::Denied(cause) => return Err(WorkerError::Denied(cause)),
             Event::Fatal(cause) => return Err(WorkerError::Client(cause)),
         }
         Ok(())
@@ -351,28 +339,10 @@ impl<P: Port> Worker<P> {
 
     fn report(&mut self) {
         while let Some(notice) = self.engine.next_notice() {
-            self.reporter.notice(notice);
-        }
-    }
-
-    /// Whether this process may have stood still for so long (a stopped container, a starved
-    /// machine) that others own its partitions, and the client has had no time to say so (G5).
-    fn notice_freeze(&mut self, now: Now) -> bool {
-        let last_ms = self.last_pass_ms.replace(now.steady_ms).unwrap_or(now.steady_ms);
-        if now.steady_ms - last_ms > self.freeze_ms {
-            self.frozen_until_ms = now.steady_ms + FREEZE_PAUSE_MS;
-            self.reporter.froze(now.steady_ms - last_ms);
-        }
-        now.steady_ms < self.frozen_until_ms
-    }
-
-    fn notice_clock_step(&mut self, now: Now) {
-        let offset_ms = now.wall_ms.saturating_sub(now.steady_ms);
-        if let Some(before_ms) = self.clock_offset_ms.replace(offset_ms) {
-            let step_ms = offset_ms.saturating_sub(before_ms);
-            if step_ms.abs() > CLOCK_STEP_MS {
-                self.reporter.clock_stepped(step_ms);
+            if let Notice::Forwarded { topic, .. } = &notice {
+                self.watch.taken(topic);
             }
+            self.reporter.notice(notice);
         }
     }
 }

@@ -13,18 +13,18 @@ use crate::config::{Config, OnDeadLetterFailure, OnMissingOffset};
 use crate::engine::{EngineConfig, RetryPolicy};
 use crate::kafka::settings::{self, Clients};
 use crate::kafka::{DelayConsumer, Event, ForwardProducer, ForwardStyle, KafkaPort, Lookup, Waker};
-use crate::worker::{MissingOffset, Reporter, Worker, WorkerConfig};
+use crate::worker::{MissingOffset, Reporter, Worker, WorkerConfig, WorkerError};
 
 /// Of `shutdown.timeout`, this share is for draining; the rest is for the commit and for leaving.
 const DRAIN_SHARE: u32 = 2;
 
 /// How the engine thread's work ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) enum Outcome {
     /// Asked to stop, and committed.
     Drained,
     /// It cannot go on.
-    Failed(String),
+    Failed(AppError),
 }
 
 /// Handle to the engine thread.
@@ -62,16 +62,16 @@ impl EngineThread {
         let body = move || {
             thread_waker.register_current_thread();
             let Parts { consumer, producer, lookup, events, worker, reporter } = parts;
-            let outcome = {
-                let port = KafkaPort::new(&consumer, producer, lookup, events);
-                let mut worker = Worker::new(worker, port, reporter);
-                match worker.run(clock, || stop_flag.load(Ordering::Relaxed)) {
-                    Ok(()) => Outcome::Drained,
-                    Err(error) => Outcome::Failed(error.to_string()),
-                }
-            };
-            // The receiver is gone only when the process is ending.
-            let _ = outcome_sender.send(outcome);
+            let port = KafkaPort::new(&consumer, producer, lookup, events);
+            let mut worker = Worker::new(worker, port, reporter);
+            let ended = worker.run(clock, || stop_flag.load(Ordering::Relaxed));
+            // Before the clients are let go of, which takes its time when they are broken. The
+            // receiver is gone only when the process is ending.
+            let _ = outcome_sender.send(match ended {
+                Ok(()) => Outcome::Drained,
+                Err(error) => Outcome::Failed(failure(&error)),
+            });
+            drop(worker);
             consumer.prepare_close();
             drop(consumer);
             let _ = closed_sender.send(());
@@ -91,7 +91,8 @@ impl EngineThread {
 
     /// Completes when the loop has ended. A panic drops the sender.
     pub(super) async fn outcome(&mut self) -> Outcome {
-        let panicked = || Outcome::Failed("the engine thread panicked".to_owned());
+        let panicked =
+            || Outcome::Failed(AppError::Internal("the engine thread panicked".to_owned()));
         (&mut self.outcome).await.unwrap_or_else(|_| panicked())
     }
 
@@ -99,6 +100,13 @@ impl EngineThread {
     pub(super) async fn closed(&mut self) {
         // An error means that the thread is gone, which is as good.
         let _ = (&mut self.closed).await;
+    }
+}
+
+fn failure(error: &WorkerError) -> AppError {
+    match error {
+        WorkerError::Denied(_) => AppError::Denied(error.to_string()),
+        _ => AppError::Internal(error.to_string()),
     }
 }
 
@@ -161,6 +169,7 @@ fn worker_config(config: &Config, partitions: i32) -> WorkerConfig {
             OnMissingOffset::Earliest => MissingOffset::Earliest,
             OnMissingOffset::Fail => MissingOffset::Fail,
         },
+        stuck_after: config.health.stuck_after,
     }
 }
 

@@ -36,6 +36,7 @@ pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 pub mod time;
+mod waiting;
 
 pub use action::{Action, Form, Notice, Outgoing, Refusal, Ticket};
 pub use destination::{DestinationPolicy, TopicPattern, is_legal_topic_name};
@@ -49,3 +50,4 @@ pub use offsets::Window;
 pub use record::{HeaderVisitor, Record};
 pub use reject::{RejectReason, Rejection};
 pub use time::{Now, TimestampQuality, Wakeup};
+pub use waiting::Wait;

@@ -13,7 +13,7 @@ use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
 use rdkafka::error::{KafkaError, KafkaResult};
 use rdkafka::message::DeliveryResult;
 use rdkafka::producer::ProducerContext;
-use rdkafka::types::RDKafkaRespErr;
+use rdkafka::types::{RDKafkaErrorCode, RDKafkaRespErr};
 use rdkafka::{ClientContext, Statistics, TopicPartitionList};
 use tracing::{debug, info, warn};
 
@@ -98,9 +98,16 @@ impl Shared {
             (KafkaError::MessageConsumptionFatal(code), _) => {
                 Event::Fatal(format!("{}: {code}", self.client.label()))
             }
-            (_, Some(rdkafka::types::RDKafkaErrorCode::Fatal)) => {
+            (_, Some(RDKafkaErrorCode::Fatal)) => {
                 Event::Fatal(format!("{}: {text}", self.client.label()))
             }
+            (
+                _,
+                Some(
+                    code @ (RDKafkaErrorCode::GroupAuthorizationFailed
+                    | RDKafkaErrorCode::TopicAuthorizationFailed),
+                ),
+            ) if self.client == ClientName::Consumer => Event::Denied(code.to_string()),
             (_, code) => Event::Error {
                 client: self.client.label(),
                 code: code.map_or_else(|| "unknown".to_owned(), code_name),

@@ -26,7 +26,7 @@ pub use consumer::DelayConsumer;
 pub use context::{BrokerState, ClientName, Observer};
 pub use error::code_name;
 pub use lookup::Lookup;
-pub use port::{Event, Fetched, KafkaPort, Located, LogRange, Port, PortError, SendError};
+pub use port::{Event, Fetched, KafkaPort, Located, LogRange, Port, PortError, Probe, SendError};
 pub use producer::{ForwardProducer, ForwardStyle};
 pub use record::{HeaderList, KafkaRecord};
 pub use waker::Waker;

@@ -10,7 +10,7 @@ use super::consumer::DelayConsumer;
 use super::lookup::Lookup;
 use super::producer::ForwardProducer;
 use super::record::KafkaRecord;
-use crate::engine::{Outgoing, Record, Refusal, Ticket};
+use crate::engine::{Outgoing, Record, Refusal, Ticket, Wait};
 
 /// Where a partition's log and the group's commit stand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,6 +34,17 @@ pub struct LogRange {
     pub start: i64,
     /// Offset after the last readable record.
     pub end: i64,
+}
+
+/// A question about a lane that does not move: would the cluster let it go on?
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Probe {
+    /// Partition of the delay topic.
+    pub partition: i32,
+    /// Assignment of that partition.
+    pub epoch: u32,
+    /// What the lane waits for.
+    pub wait: Wait,
 }
 
 /// Something that happened at the edge.
@@ -68,6 +79,14 @@ pub enum Event {
     },
     /// Present log ends of all partitions.
     LogRanges(Vec<LogRange>),
+    /// The answer to [`Port::probe`].
+    Probed {
+        /// The question.
+        probe: Probe,
+        /// The record can be read, or every leader of the destination answers and has all its
+        /// replicas. False also when nobody answers.
+        could_go_on: bool,
+    },
     /// An error that librdkafka deals with itself.
     Error {
         /// Which client met it.
@@ -77,6 +96,8 @@ pub enum Event {
         /// For people.
         text: String,
     },
+    /// The consumer may not read the delay topic or be in the group; the process must end.
+    Denied(String),
     /// The client cannot go on; the process must end.
     Fatal(String),
 }
@@ -143,6 +164,10 @@ pub trait Port {
 
     /// Asks where logs and commits stand; ends in [`Event::Located`].
     fn locate(&mut self, request: u64, partitions: Vec<i32>);
+
+    /// Asks the cluster about a lane, past the clients that may be stuck; ends in
+    /// [`Event::Probed`].
+    fn probe(&mut self, probe: Probe);
 
     /// Takes over partitions: they are fetched from the given offsets.
     fn assign(&mut self, starts: &[(i32, i64)]) -> Result<(), PortError>;
@@ -230,6 +255,10 @@ impl<'q> Port for KafkaPort<'q> {
 
     fn locate(&mut self, request: u64, partitions: Vec<i32>) {
         self.lookup.locate(request, partitions);
+    }
+
+    fn probe(&mut self, probe: Probe) {
+        self.lookup.probe(probe);
     }
 
     fn assign(&mut self, starts: &[(i32, i64)]) -> Result<(), PortError> {

@@ -281,6 +281,14 @@ impl<P: Port> Worker<P> {
         }
     }
 
+    /// The answer that librdkafka waits for before it leaves the group; a broken client may refuse
+    /// it.
+    pub(super) fn give_up(&mut self) {
+        if let Err(error) = self.answer_pending() {
+            tracing::debug!(%error, "the last rebalance stays without an answer");
+        }
+    }
+
     fn take_over(&mut self, starts: &[(i32, i64)]) -> Result<(), WorkerError> {
         self.port.assign(starts)?;
         for (partition, offset) in starts {

@@ -6,15 +6,18 @@ use std::time::Duration;
 
 use prometheus::Registry;
 
-use super::{FREEZE_PAUSE_MS, MissingOffset, Pass, Reporter, Worker, WorkerConfig, WorkerError};
+use super::clocks::FREEZE_PAUSE_MS;
+use super::{MissingOffset, Pass, Reporter, Worker, WorkerConfig, WorkerError};
 use crate::build_info::BuildInfo;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::engine::testing::TestRecord;
 use crate::engine::{EngineConfig, Now, Outgoing, RetryPolicy, Ticket};
-use crate::kafka::{Event, Fetched, Located, Port, PortError, SendError};
+use crate::kafka::{Event, Fetched, Located, Port, PortError, Probe, SendError};
 use crate::metrics::{Metrics, MetricsOptions};
 use crate::status::{Health, SharedStatus, Status};
+
+mod watch;
 
 const START_MS: i64 = 1_800_000_000_000;
 
@@ -26,6 +29,9 @@ struct FakePort {
     calls: Vec<String>,
     sent: Vec<Ticket>,
     locates: Vec<u64>,
+    probes: Vec<Probe>,
+    /// Partitions stay paused.
+    unpark_fails: bool,
     full: bool,
 }
 
@@ -64,12 +70,20 @@ impl Port for FakePort {
 
     fn unpark(&mut self, partition: i32, offset: i64) -> Result<(), PortError> {
         self.calls.push(format!("unpark {partition}@{offset}"));
+        if self.unpark_fails {
+            return Err(PortError { call: "seek", cause: "timed out".to_owned() });
+        }
         Ok(())
     }
 
     fn locate(&mut self, request: u64, partitions: Vec<i32>) {
         self.calls.push(format!("locate {partitions:?}"));
         self.locates.push(request);
+    }
+
+    fn probe(&mut self, probe: Probe) {
+        self.calls.push(format!("probe {}: {}", probe.partition, probe.wait));
+        self.probes.push(probe);
     }
 
     fn assign(&mut self, starts: &[(i32, i64)]) -> Result<(), PortError> {
@@ -91,6 +105,7 @@ impl Port for FakePort {
 struct Bench {
     worker: Worker<FakePort>,
     metrics: Arc<Metrics>,
+    status: SharedStatus,
     elapsed_ms: i64,
 }
 
@@ -111,9 +126,10 @@ impl Bench {
             )
             .unwrap(),
         );
+        let status = SharedStatus::new(Status::default());
         let reporter = Reporter::new(
             Arc::clone(&metrics),
-            SharedStatus::new(Status::default()),
+            status.clone(),
             Arc::new(Health::new(0)),
             Clock::start(),
             levels.clone(),
@@ -141,9 +157,10 @@ impl Bench {
             drain_timeout: Duration::from_secs(5),
             stop_timeout: Duration::from_secs(5),
             missing_offset,
+            stuck_after: Duration::from_secs(120),
         };
         let worker = Worker::new(worker, FakePort::default(), reporter);
-        Self { worker, metrics, elapsed_ms: 0 }
+        Self { worker, metrics, status, elapsed_ms: 0 }
     }
 
     /// One pass `later_ms` after the one before; the calls it made.

@@ -13,3 +13,4 @@ mod lifecycle;
 mod rebalance;
 mod rig;
 mod security;
+mod watch;
