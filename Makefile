@@ -7,6 +7,9 @@ CARGO_TEST = $(CARGO) test --release --locked
 # Broker tests wait more than they compute; their own limit guards the heavy ones.
 BROKER_TEST_THREADS ?= 6
 
+# Property tests take 256 inputs each, or as many as PROPTEST_CASES says.
+FUZZ_CASES ?= 1000000
+
 # Test crates are tests/<name>.rs and tests/<name>/main.rs.
 CRATES := $(patsubst tests/%.rs,%,$(wildcard tests/*.rs)) \
 	$(patsubst tests/%/main.rs,%,$(wildcard tests/*/main.rs))
@@ -70,6 +73,10 @@ bench: ## Lateness, drain and idle cost on a real Kafka, beside their floors
 test-unit: ## Unit tests and documentation examples
 	$(CARGO_TEST) --lib --bins
 	$(CARGO_TEST) --doc
+
+.PHONY: fuzz
+fuzz: ## Hostile input at length: FUZZ_CASES inputs for each property, slow ones a fraction
+	PROPTEST_CASES=$(FUZZ_CASES) $(CARGO_TEST) --lib hostile
 
 .PHONY: test-tidy
 test-tidy: ## Layers, sizes and documentation that must match the code

@@ -8,6 +8,8 @@ use secrecy::ExposeSecret;
 
 use super::*;
 
+mod hostile;
+
 fn file(text: &str) -> Sources {
     Sources { file: Some(("config.toml".into(), text.to_owned())), ..Sources::default() }
 }

@@ -405,6 +405,7 @@ mod tests {
         lane.offer(TestRecord::at(offset, Some(timestamp_ms)), now_ms, 5_000)
     }
 
+    // R37
     #[test]
     fn a_near_head_is_held_until_it_is_due() {
         let mut lane = lane(5);
@@ -417,6 +418,7 @@ mod tests {
         assert!(lane.wants_record());
     }
 
+    // R7, R21
     #[test]
     fn a_far_head_is_parked_and_comes_back_before_it_is_due() {
         let mut lane = lane(60);
@@ -436,6 +438,7 @@ mod tests {
         assert_eq!(lane.head_due_ms(), Some(NOW_MS + 60_000));
     }
 
+    // R12
     #[test]
     fn a_park_or_unpark_that_fails_is_tried_again() {
         let mut lane = lane(60);
@@ -476,6 +479,7 @@ mod tests {
         assert_eq!(lane.head_due_ms(), Some(NOW_MS + 60_000));
     }
 
+    // R38
     #[test]
     fn records_from_the_future_behind_one_another_do_not_add_up_their_delays() {
         let mut lane = lane(60);

@@ -94,25 +94,24 @@ impl Shared {
 
     pub(super) fn report_error(&self, error: &KafkaError, text: &str) {
         let code = error.rdkafka_error_code();
-        let event = match (error, code) {
-            (KafkaError::MessageConsumptionFatal(code), _) => {
-                Event::Fatal(format!("{}: {code}", self.client.label()))
-            }
-            (_, Some(RDKafkaErrorCode::Fatal)) => {
-                Event::Fatal(format!("{}: {text}", self.client.label()))
-            }
-            (
-                _,
-                Some(
-                    code @ (RDKafkaErrorCode::GroupAuthorizationFailed
-                    | RDKafkaErrorCode::TopicAuthorizationFailed),
-                ),
-            ) if self.client == ClientName::Consumer => Event::Denied(code.to_string()),
-            (_, code) => Event::Error {
-                client: self.client.label(),
-                code: code.map_or_else(|| "unknown".to_owned(), code_name),
-                text: if text.is_empty() { error.to_string() } else { text.to_owned() },
-            },
+        let client = self.client.label();
+        let denied = matches!(
+            code,
+            Some(
+                RDKafkaErrorCode::GroupAuthorizationFailed
+                    | RDKafkaErrorCode::TopicAuthorizationFailed
+            )
+        );
+        let text = if text.is_empty() { error.to_string() } else { text.to_owned() };
+        let event = if let KafkaError::MessageConsumptionFatal(code) = error {
+            Event::Fatal(format!("{client}: {code}"))
+        } else if code == Some(RDKafkaErrorCode::Fatal) {
+            Event::Fatal(format!("{client}: {text}"))
+        } else if denied && self.client == ClientName::Consumer {
+            Event::Denied(text)
+        } else {
+            let code = code.map_or_else(|| "unknown".to_owned(), code_name);
+            Event::Error { client, code, text }
         };
         self.report(event);
     }

@@ -7,6 +7,7 @@ use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 use super::consumer::DelayConsumer;
+use super::context::ClientName;
 use super::lookup::Lookup;
 use super::producer::ForwardProducer;
 use super::record::KafkaRecord;
@@ -224,7 +225,14 @@ impl<'q> Port for KafkaPort<'q> {
     }
 
     fn next_event(&mut self) -> Option<Event> {
-        self.events.try_recv().ok()
+        let event = self.events.try_recv().ok()?;
+        // librdkafka reports a fatal error of the producer under the code of its cause.
+        if matches!(event, Event::Error { client, .. } if client == ClientName::Producer.label())
+            && let Some(cause) = self.producer.fatal_error()
+        {
+            return Some(Event::Fatal(format!("producer: {cause}")));
+        }
+        Some(event)
     }
 
     fn next_record(&mut self, partition: i32) -> Option<Fetched<Self::Record>> {

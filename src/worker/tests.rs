@@ -309,6 +309,7 @@ fn a_revoked_partition_is_drained_committed_and_given_back_in_this_order() {
     assert!(bench.worker.engine().lane(0).is_none());
 }
 
+// R28
 #[test]
 fn a_drain_that_takes_too_long_commits_what_it_has_and_gives_back() {
     let mut bench = Bench::new(MissingOffset::Earliest);
@@ -337,6 +338,7 @@ fn lost_partitions_are_given_back_at_once_without_a_commit() {
     assert_eq!(bench.pass(1_000_000), Vec::<String>::new());
 }
 
+// R4, R8
 #[test]
 fn a_partition_that_comes_back_starts_from_scratch() {
     let mut bench = Bench::new(MissingOffset::Earliest);

@@ -10,6 +10,7 @@ mod fixture;
 mod forwarding;
 mod guards;
 mod lifecycle;
+mod poison;
 mod rebalance;
 mod rig;
 mod security;
