@@ -13,9 +13,9 @@ const EACH: usize = 4_000;
 /// Records that name a topic of their own that does not exist.
 const UNKNOWN: usize = 20_000;
 
-/// What the flood may cost in memory: far above what is in flight, far below one copy of everything
-/// for ever.
-const MEMORY: u64 = 400 << 20;
+/// What the flood may cost in memory. librdkafka keeps about 24 KiB for each topic that it was
+/// asked to write to, there or not: 116 MiB for 5 000 of them, 462 MiB for 20 000 were measured.
+const MEMORY: u64 = 1 << 30;
 
 /// What the flood may write to the log in ten seconds, which is `log.repeat_window`: 256 different
 /// lines and a summary of each, where 60 000 lines would be due in all.
@@ -110,6 +110,7 @@ fn a_flood_of_poison_is_dead_lettered_within_bounds_while_another_level_goes_on(
     let written = log.lines().count() - lines;
     let longest = log.lines().map(str::len).max().unwrap();
     println!("memory {} -> {} MiB; {written} lines, longest {longest}", memory >> 20, peak >> 20);
+    println!("in the end {} MiB", daemon.resident_bytes() >> 20);
     assert!(peak < memory + MEMORY, "{memory} -> {peak} bytes");
     assert!(written < LINES_A_WINDOW * windows, "{written} lines in {windows} windows");
     assert!(longest < 2_000, "{longest}");

@@ -223,6 +223,12 @@ impl Run {
     }
 }
 
+/// Whole runs are slower than what `make fuzz` counts by.
+fn slower() -> ProptestConfig {
+    let usual = ProptestConfig::default();
+    ProptestConfig { cases: usual.cases.div_ceil(16), ..usual }
+}
+
 proptest! {
     // R67, R78
     #[test]
@@ -260,6 +266,11 @@ proptest! {
         };
         prop_assert_eq!(quality, wanted);
     }
+
+}
+
+proptest! {
+    #![proptest_config(slower())]
 
     // R26, R71, R77, R79
     #[test]
