@@ -25,7 +25,7 @@ pub use self::brokers::BrokerSample;
 pub use self::client::ClientMetrics;
 pub use self::labels::{
     ByLabel, ByLevel, ClientKind, CommitResult, HttpPath, LabelValue, OffsetReset, RebalanceEvent,
-    Severity,
+    Severity, TransactionOutcome,
 };
 pub use self::records::RecordMetrics;
 

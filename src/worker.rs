@@ -5,25 +5,29 @@
 //! never block; between them the engine thread sleeps until a due time or an event, at most for
 //! [`SERVE_EVERY`].
 
-mod clocks;
 mod commits;
-mod error;
+mod config;
+mod gaps;
 mod membership;
 mod report;
+mod snapshot;
 #[cfg(test)]
 mod tests;
+mod transactions;
 mod watch;
 
 use std::time::Duration;
 
 use crate::clock::Clock;
-use crate::engine::{Action, Engine, EngineConfig, Lane, Notice, Now, Offered, Wakeup};
+use crate::engine::{Action, Engine, Lane, Now, Offered, Wakeup};
 use crate::kafka::{Event, Fetched, Port, SendError};
 
-use commits::Commits;
-pub use error::WorkerError;
+use commits::{Cadence, Commits};
+pub use config::{MissingOffset, WorkerConfig, WorkerError};
+use gaps::Gaps;
 use membership::{Membership, Progress};
 pub use report::Reporter;
+use transactions::Transactions;
 use watch::Watch;
 
 /// Rebalances and client errors are looked for at least this often.
@@ -40,34 +44,6 @@ const READ_BURST: usize = 256;
 
 /// Events handled in one pass.
 const EVENT_BURST: usize = 20_000;
-
-/// What to do with a committed offset that is not in the log.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum MissingOffset {
-    /// Go on at the first record there is.
-    Earliest,
-    /// End the process.
-    Fail,
-}
-
-/// Settings of the worker.
-#[derive(Debug, Clone)]
-pub struct WorkerConfig {
-    /// Settings of the engine.
-    pub engine: EngineConfig,
-    /// Partitions of the delay topic when the process started.
-    pub partitions: i32,
-    /// How often the settled prefix is committed.
-    pub commit_every: Duration,
-    /// How long a revoked partition waits for its acknowledgements.
-    pub drain_timeout: Duration,
-    /// How long a stop waits for acknowledgements.
-    pub stop_timeout: Duration,
-    /// What to do with a committed offset that is not in the log.
-    pub missing_offset: MissingOffset,
-    /// A lane that could go on and has not for this long is stuck.
-    pub stuck_after: Duration,
-}
 
 /// How a pass ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,18 +66,12 @@ pub struct Worker<P: Port> {
     reporter: Reporter,
     missing_offset: MissingOffset,
     partitions: i32,
-    /// A send for which the producer had no room.
+    /// A send for which the producer or the open transaction has no room.
     blocked_send: Option<Action>,
     sweep_at_ms: i64,
     status_at_ms: i64,
-    /// Wall clock minus steady clock at the last pass.
-    clock_offset_ms: Option<i64>,
+    gaps: Gaps,
     first_lane: usize,
-    /// A pause between two passes longer than this may have cost the membership.
-    freeze_ms: i64,
-    last_pass_ms: Option<i64>,
-    /// Nothing is handed on before this moment.
-    frozen_until_ms: i64,
 }
 
 impl<P: Port> std::fmt::Debug for Worker<P> {
@@ -114,10 +84,16 @@ impl<P: Port> Worker<P> {
     /// A worker without partitions; the group's first rebalance brings them.
     pub fn new(config: WorkerConfig, port: P, reporter: Reporter) -> Self {
         let freeze_ms = i64::try_from(config.drain_timeout.as_millis()).unwrap_or(i64::MAX);
+        let commit_ms = i64::try_from(config.commit_every.as_millis()).unwrap_or(i64::MAX);
+        let commits = if config.engine.transactional {
+            Commits::Transactions(Transactions::new(commit_ms))
+        } else {
+            Commits::Cadence(Cadence::new(commit_ms))
+        };
         Self {
             engine: Engine::new(config.engine),
             port,
-            commits: Commits::new(config.commit_every),
+            commits,
             membership: Membership::new(config.drain_timeout, config.stop_timeout),
             watch: Watch::new(config.stuck_after),
             partitions: config.partitions,
@@ -126,11 +102,8 @@ impl<P: Port> Worker<P> {
             blocked_send: None,
             sweep_at_ms: 0,
             status_at_ms: 0,
-            clock_offset_ms: None,
+            gaps: Gaps::new(freeze_ms),
             first_lane: 0,
-            freeze_ms,
-            last_pass_ms: None,
-            frozen_until_ms: 0,
         }
     }
 
@@ -138,8 +111,11 @@ impl<P: Port> Worker<P> {
     /// the client can be closed.
     pub fn run(&mut self, clock: Clock, stop: impl Fn() -> bool) -> Result<(), WorkerError> {
         let ended = self.run_passes(clock, stop);
-        if ended.is_err() {
-            self.give_up();
+        // librdkafka leaves the group only after the answer; a broken client may refuse it.
+        if ended.is_err()
+            && let Err(error) = self.answer_pending()
+        {
+            tracing::debug!(%error, "the last rebalance stays without an answer");
         }
         ended
     }
@@ -180,7 +156,7 @@ impl<P: Port> Worker<P> {
 
     /// One pass of the loop.
     pub fn pass(&mut self, now: Now) -> Result<Pass, WorkerError> {
-        self.notice_clock_step(now);
+        let frozen = self.notice_gaps(now);
         self.reporter.polled(now);
         self.port.serve();
         let mut more = true;
@@ -195,16 +171,13 @@ impl<P: Port> Worker<P> {
             self.sweep_at_ms = now.steady_ms + SWEEP_EVERY_MS;
             self.port.sweep();
         }
-        let frozen = self.notice_freeze(now);
-        if frozen {
-            self.watch.forgive();
-        } else {
+        if frozen.is_none() {
             self.engine.advance(now);
             self.act(now)?;
             more |= self.read(now)?;
         }
         self.report();
-        self.commits.tick(&self.engine, &mut self.port, now.steady_ms);
+        self.commits.tick(&self.engine, &mut self.port, now.steady_ms, !more);
         if self.progress_membership(now)? == Progress::Stopped {
             return Ok(Pass::Stopped);
         }
@@ -213,14 +186,16 @@ impl<P: Port> Worker<P> {
             self.status_at_ms = now.steady_ms + STATUS_EVERY_MS;
             self.reporter.status(&self.engine, &self.membership, &self.watch, now);
         }
-        if frozen {
-            let steady_ms = Some(self.frozen_until_ms);
-            return Ok(Pass::Idle(Wakeup { wall_ms: None, steady_ms }));
+        if frozen.is_some() {
+            return Ok(Pass::Idle(Wakeup { wall_ms: None, steady_ms: frozen }));
         }
         if more && self.blocked_send.is_none() {
             return Ok(Pass::Busy);
         }
-        Ok(Pass::Idle(self.engine.next_wakeup(now.wall_ms)))
+        let mut wakeup = self.engine.next_wakeup(now.wall_ms);
+        let commits_ms = self.commits.wakeup_ms(now.steady_ms);
+        wakeup.steady_ms = wakeup.steady_ms.into_iter().chain(commits_ms).min();
+        Ok(Pass::Idle(wakeup))
     }
 
     /// The engine, for tests that check its invariants.
@@ -237,12 +212,32 @@ impl<P: Port> Worker<P> {
         match event {
             Event::Delivered { ticket, result, took } => {
                 self.reporter.delivered(&result, took);
+                self.commits.delivered(&result);
                 self.watch.word(now.steady_ms);
                 self.engine.settled(ticket, result, now.steady_ms);
             }
             Event::Committed(result) => {
                 self.reporter.committed(&result);
-                self.commits.ended(&result, &mut self.engine);
+                let (engine, port) = (&mut self.engine, &mut self.port);
+                if let Some(ended) = self.commits.ended(result.is_ok(), engine, port, now.steady_ms)
+                {
+                    self.reporter.transaction_committed(ended);
+                }
+            }
+            Event::Opened(result) => {
+                if let Some(open) = self.commits.transactions() {
+                    open.opened(result.is_ok(), &mut self.port);
+                }
+            }
+            Event::Aborted(cause) => {
+                self.reporter.aborted(cause.as_ref());
+                self.watch.transaction_ended();
+                if let Some(action) = self.blocked_send.take() {
+                    self.engine.put_back(action);
+                }
+                if let Some(open) = self.commits.transactions() {
+                    open.aborted(cause.as_ref(), &mut self.engine, now.steady_ms);
+                }
             }
             Event::Assigned(partitions) => self.assigned(partitions, now)?,
             Event::Revoked { partitions, lost } => self.revoked(partitions, lost, now)?,
@@ -255,7 +250,6 @@ impl<P: Port> Worker<P> {
             }
             Event::Probed { probe, could_go_on } => self.probed(&probe, could_go_on, now),
             Event::Error { client, code, text } => self.reporter.client_error(client, &code, &text),
-            Event::Denied(cause) => return Err(WorkerError::Denied(cause)),
             Event::Fatal(cause) => return Err(WorkerError::Client(cause)),
         }
         Ok(())
@@ -270,9 +264,20 @@ impl<P: Port> Worker<P> {
                         self.engine.abandoned(ticket, now.steady_ms);
                         continue;
                     };
+                    let (engine, port) = (&self.engine, &mut self.port);
+                    if !self.commits.admits(engine, port, ticket, now.steady_ms) {
+                        self.blocked_send = Some(action);
+                        return Ok(());
+                    }
                     match self.port.send(ticket, &outgoing) {
-                        Ok(()) => self.reporter.sent(outgoing.due_ms, now.wall_ms),
-                        Err(SendError::Full) => {
+                        Ok(()) => {
+                            self.reporter.sent(outgoing.due_ms, now.wall_ms);
+                            self.commits.sent(ticket, now.steady_ms);
+                        }
+                        Err(error @ (SendError::Full | SendError::TransactionFailed)) => {
+                            if error == SendError::TransactionFailed {
+                                self.commits.fail();
+                            }
                             self.blocked_send = Some(action);
                             return Ok(());
                         }
@@ -335,15 +340,6 @@ impl<P: Port> Worker<P> {
             }
         }
         Ok(more)
-    }
-
-    fn report(&mut self) {
-        while let Some(notice) = self.engine.next_notice() {
-            if let Notice::Forwarded { topic, .. } = &notice {
-                self.watch.taken(topic);
-            }
-            self.reporter.notice(notice);
-        }
     }
 }
 

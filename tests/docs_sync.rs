@@ -39,7 +39,7 @@ fn files(folder: &str, ending: &str) -> Vec<String> {
 
 fn documents() -> Vec<String> {
     let mut documents = files("docs", ".md");
-    documents.push("README.md".to_owned());
+    documents.extend(["README.md".to_owned(), "SECURITY.md".to_owned()]);
     documents
 }
 
@@ -154,7 +154,7 @@ fn tests_that_prove_something_exist() {
     let sources = sources();
     let mut problems = Vec::new();
     let mut found = 0;
-    for document in ["docs/guarantees.md", "docs/testing.md"] {
+    for document in ["docs/guarantees.md", "docs/testing.md", "SECURITY.md"] {
         let named = quoted(&read(document));
         for test in named.iter().filter(|test| name.is_match(test) && !is_metric(test)) {
             found += 1;
@@ -321,4 +321,40 @@ fn every_decision_is_listed() {
         let name = path.strip_prefix("docs/adr/").unwrap();
         assert!(name == "README.md" || index.contains(&format!("]({name})")), "{name}");
     }
+}
+
+/// The value of a variable of the Makefile, which may go on over several lines.
+fn make_variable(name: &str) -> Vec<String> {
+    let makefile = read("Makefile").replace("\\\n", " ");
+    let line = makefile.lines().find_map(|line| line.strip_prefix(name)?.split_once("= "));
+    let (_, value) = line.unwrap_or_else(|| panic!("Makefile: no {name}"));
+    value.split_whitespace().map(str::to_owned).collect()
+}
+
+#[test]
+fn what_runs_on_the_oldest_kafka_exists_and_what_is_left_out_is_named() {
+    let sources = sources();
+    let mut problems = Vec::new();
+    for name in [make_variable("COMPAT_TESTS"), make_variable("COMPAT_SKIP")].concat() {
+        let exists = match name.strip_suffix("::") {
+            Some(module) => root().join(format!("tests/broker/{module}.rs")).exists(),
+            None => sources.contains(&format!("fn {name}(")),
+        };
+        if !exists {
+            problems.push(format!("Makefile: there is no test {name}"));
+        }
+    }
+    let named = quoted(&read("docs/testing.md"));
+    let untold = make_variable("COMPAT_SKIP").into_iter().filter(|name| !named.contains(name));
+    problems.extend(untold.map(|name| format!("docs/testing.md does not name {name}")));
+    let versions = [make_variable("COMPAT_KAFKA").join(" "), read_pom_version()];
+    let text = read("docs/testing.md");
+    let stale = versions.iter().filter(|version| !text.contains(&format!("Kafka {version}")));
+    problems.extend(stale.map(|version| format!("docs/testing.md does not name Kafka {version}")));
+    assert_none(problems);
+}
+
+fn read_pom_version() -> String {
+    let version = Regex::new("<kafka.version>(.+)</kafka.version>").unwrap();
+    version.captures(&read("tests/support/kafka/pom.xml")).unwrap()[1].to_owned()
 }

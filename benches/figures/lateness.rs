@@ -20,18 +20,20 @@ const WARM_UP: Duration = Duration::from_secs(3);
 pub fn run() {
     println!("lateness, ms: 1 s level, {VALUE_BYTES} B values, {RUNS} runs");
     println!(
-        "{:<10} {:>6}  {:>26}  {:>26}",
-        "", "", "round trip p50/p99/max", "delayed p50/p99/max"
+        "{:<13} {:>10} {:>6}  {:>26}  {:>26}",
+        "", "", "", "round trip p50/p99/max", "delayed p50/p99/max"
     );
     for (rate, counted) in [(20, Duration::from_secs(15)), (2_000, Duration::from_secs(10))] {
-        for _ in 0..RUNS {
-            let (floor, delayed) = measure(rate, counted);
-            println!("{rate:>8}/s {:>6}  {:>26}  {:>26}", floor.len(), row(floor), row(delayed));
+        for guarantee in [super::GUARANTEES; RUNS].into_iter().flatten() {
+            let (floor, delayed) = measure(guarantee, rate, counted);
+            let count = floor.len();
+            let (floor, delayed) = (row(floor), row(delayed));
+            println!("{guarantee:<13} {rate:>8}/s {count:>6}  {floor:>26}  {delayed:>26}");
         }
     }
 }
 
-fn measure(rate: u32, counted: Duration) -> (Vec<f64>, Vec<f64>) {
+fn measure(guarantee: &str, rate: u32, counted: Duration) -> (Vec<f64>, Vec<f64>) {
     let cluster = shared();
     let (client, admin) = (cluster.client(), cluster.admin());
     let (delay_topic, destination, bare) = (unique("delay"), unique("destination"), unique("bare"));
@@ -39,7 +41,10 @@ fn measure(rate: u32, counted: Duration) -> (Vec<f64>, Vec<f64>) {
     admin.create_topic(&format!("{delay_topic}_dlq"), 1);
     admin.create_topic(&destination, 4);
     admin.create_topic(&bare, 4);
-    let daemon = DaemonConfig::new(&client, &delay_topic).set("log.filter", "warn").start_ready();
+    let daemon = DaemonConfig::new(&client, &delay_topic)
+        .set("log.filter", "warn")
+        .set("forward.guarantee", guarantee)
+        .start_ready();
     let done = AtomicBool::new(false);
     let result = std::thread::scope(|scope| {
         let floor = scope.spawn(|| watch(&client, &bare, 0, &done));

@@ -18,6 +18,9 @@ mod lateness;
 #[path = "../../tests/support/mod.rs"]
 mod support;
 
+/// Values of `forward.guarantee`.
+const GUARANTEES: [&str; 2] = ["at_least_once", "exactly_once"];
+
 fn main() {
     let wanted: Vec<String> =
         std::env::args().skip(1).filter(|argument| !argument.starts_with("--")).collect();

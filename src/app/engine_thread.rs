@@ -9,11 +9,14 @@ use tokio::sync::oneshot;
 
 use super::statistics::BrokerObserver;
 use super::{AppError, Shared};
-use crate::config::{Config, OnDeadLetterFailure, OnMissingOffset};
+use crate::config::{Config, Guarantee, OnDeadLetterFailure, OnMissingOffset};
 use crate::engine::{EngineConfig, RetryPolicy};
 use crate::kafka::settings::{self, Clients};
-use crate::kafka::{DelayConsumer, Event, ForwardProducer, ForwardStyle, KafkaPort, Lookup, Waker};
-use crate::worker::{MissingOffset, Reporter, Worker, WorkerConfig, WorkerError};
+use crate::kafka::{
+    DelayConsumer, Event, ForwardProducer, ForwardStyle, InitError, KafkaPort, Lookup,
+    Transactions, Waker,
+};
+use crate::worker::{MissingOffset, Reporter, Worker, WorkerConfig};
 
 /// Of `shutdown.timeout`, this share is for draining; the rest is for the commit and for leaving.
 const DRAIN_SHARE: u32 = 2;
@@ -38,6 +41,8 @@ pub(super) struct EngineThread {
 struct Parts {
     consumer: DelayConsumer,
     producer: ForwardProducer,
+    /// In exactly-once mode: how long the coordinator may take to take the producer on.
+    init_timeout: Option<Duration>,
     lookup: Arc<Lookup>,
     events: Receiver<Event>,
     worker: WorkerConfig,
@@ -61,17 +66,25 @@ impl EngineThread {
             (shared.clock, Arc::clone(&stop), Arc::clone(&waker));
         let body = move || {
             thread_waker.register_current_thread();
-            let Parts { consumer, producer, lookup, events, worker, reporter } = parts;
-            let port = KafkaPort::new(&consumer, producer, lookup, events);
-            let mut worker = Worker::new(worker, port, reporter);
-            let ended = worker.run(clock, || stop_flag.load(Ordering::Relaxed));
+            let Parts { consumer, producer, init_timeout, lookup, events, worker, reporter } =
+                parts;
+            let mut started = begin(&consumer, &producer, init_timeout).map(|transactions| {
+                let port = KafkaPort::new(&consumer, producer, transactions, lookup, events);
+                Worker::new(worker, port, reporter)
+            });
+            let ended = match &mut started {
+                Ok(worker) => worker
+                    .run(clock, || stop_flag.load(Ordering::Relaxed))
+                    .map_err(|error| AppError::Internal(error.to_string())),
+                Err(error) => Err(error.clone()),
+            };
             // Before the clients are let go of, which takes its time when they are broken. The
             // receiver is gone only when the process is ending.
             let _ = outcome_sender.send(match ended {
                 Ok(()) => Outcome::Drained,
-                Err(error) => Outcome::Failed(failure(&error)),
+                Err(error) => Outcome::Failed(error),
             });
-            drop(worker);
+            drop(started);
             consumer.prepare_close();
             drop(consumer);
             let _ = closed_sender.send(());
@@ -103,13 +116,6 @@ impl EngineThread {
     }
 }
 
-fn failure(error: &WorkerError) -> AppError {
-    match error {
-        WorkerError::Denied(_) => AppError::Denied(error.to_string()),
-        _ => AppError::Internal(error.to_string()),
-    }
-}
-
 fn parts(
     config: &Config,
     partitions: i32,
@@ -125,11 +131,10 @@ fn parts(
         timestamp: config.forward.timestamp,
         keep_control_headers: config.forward.keep_control_headers,
     };
-    let producer = ForwardProducer::new(&settings::producer(config), &clients, style)?;
+    let producer = ForwardProducer::new(&settings::forwarder(config), &clients, style)?;
     let interval = config.metrics.lag_interval;
     let lookup = Lookup::start(&settings::lookup(config), &clients, topic, partitions, interval)?;
     let consumer = DelayConsumer::new(&settings::consumer(config), &clients, topic, partitions)?;
-    consumer.subscribe()?;
     let reporter = Reporter::new(
         Arc::clone(&shared.metrics),
         shared.status.clone(),
@@ -139,7 +144,34 @@ fn parts(
         partitions,
     );
     let worker = worker_config(config, partitions);
-    Ok(Parts { consumer, producer, lookup, events, worker, reporter })
+    let exactly_once = config.forward.guarantee == Guarantee::ExactlyOnce;
+    let init_timeout = exactly_once.then_some(config.kafka.connect_timeout);
+    Ok(Parts { consumer, producer, init_timeout, lookup, events, worker, reporter })
+}
+
+/// Takes the producer on, in exactly-once mode, and joins the group.
+fn begin(
+    consumer: &DelayConsumer,
+    producer: &ForwardProducer,
+    init_timeout: Option<Duration>,
+) -> Result<Option<Transactions>, AppError> {
+    let transactions = init_timeout
+        .map(|timeout| Transactions::start(producer, timeout))
+        .transpose()
+        .map_err(|error| cannot_start(&error))?;
+    let refused = |error| AppError::Config(format!("the Kafka client: {error}"));
+    consumer.subscribe().map_err(refused)?;
+    Ok(transactions)
+}
+
+fn cannot_start(error: &InitError) -> AppError {
+    let text = format!("forward.transactional_id cannot be used: {error}");
+    if error.denied {
+        let needs = "grant the daemon's user Write on that transactional id";
+        AppError::Denied(format!("{text}; {needs}"))
+    } else {
+        AppError::Unavailable(text)
+    }
 }
 
 fn worker_config(config: &Config, partitions: i32) -> WorkerConfig {
@@ -160,6 +192,7 @@ fn worker_config(config: &Config, partitions: i32) -> WorkerConfig {
             max_in_flight_bytes: usize::try_from(config.forward.max_in_flight_bytes)
                 .unwrap_or(usize::MAX),
             max_in_flight_records: settings::MAX_IN_FLIGHT_RECORDS,
+            transactional: config.forward.guarantee == Guarantee::ExactlyOnce,
         },
         partitions,
         commit_every: config.source.commit_interval,
@@ -169,7 +202,15 @@ fn worker_config(config: &Config, partitions: i32) -> WorkerConfig {
             OnMissingOffset::Earliest => MissingOffset::Earliest,
             OnMissingOffset::Fail => MissingOffset::Fail,
         },
-        stuck_after: config.health.stuck_after,
+        stuck_after: stuck_after(config),
+    }
+}
+
+/// A transaction may stand open until the broker gives it up.
+fn stuck_after(config: &Config) -> Duration {
+    match config.forward.guarantee {
+        Guarantee::AtLeastOnce => config.health.stuck_after,
+        Guarantee::ExactlyOnce => config.health.stuck_after.max(config.forward.transaction_timeout),
     }
 }
 

@@ -9,7 +9,6 @@ use crate::clock::Moment;
 use crate::config::{Config, VerifyTopic};
 use crate::kafka::admin::{Admin, TopicError, TopicState};
 use crate::kafka::guards::{Finding, Severity, check_dead_letter_topic, check_delay_topic};
-use crate::kafka::settings;
 
 /// One try to reach the cluster.
 const CONNECT_TRY: Duration = Duration::from_secs(2);
@@ -68,18 +67,13 @@ pub(super) async fn prepare(config: &Config) -> Result<Topics, AppError> {
 
 /// Waits up to `kafka.connect_timeout` for the cluster's first answer. Blocks.
 pub fn connect(config: &Config) -> Result<Admin, AppError> {
-    let admin = Admin::new(&settings::lookup(config), config).map_err(|error| {
-        AppError::Config(format!("the Kafka client refuses its configuration: {error}"))
-    })?;
+    let admin = Admin::new(config).map_err(AppError::Config)?;
     let started = Moment::now();
     let brokers = config.kafka.bootstrap_servers.join(",");
     loop {
         let Err(refusal) = admin.connect(CONNECT_TRY) else { return Ok(admin) };
         if refusal.denied {
-            return Err(AppError::Denied(format!(
-                "{brokers}: {}; check [kafka.sasl] and [kafka.tls]",
-                refusal.cause
-            )));
+            return Err(AppError::Denied(format!("{brokers}: {}", refusal.cause)));
         }
         if started.elapsed() >= config.kafka.connect_timeout {
             return Err(AppError::Unavailable(format!(

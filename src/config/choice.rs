@@ -46,6 +46,20 @@ impl Choice for VerifyTopic {
         &[("strict", Self::Strict), ("warn", Self::Warn), ("off", Self::Off)];
 }
 
+/// How often a record may arrive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Guarantee {
+    /// Committed after the acknowledgement: a crash repeats what was not committed.
+    AtLeastOnce,
+    /// Forwarded and committed in one transaction; for consumers that read committed records only.
+    ExactlyOnce,
+}
+
+impl Choice for Guarantee {
+    const ALL: &'static [(&'static str, Self)] =
+        &[("at_least_once", Self::AtLeastOnce), ("exactly_once", Self::ExactlyOnce)];
+}
+
 /// The timestamp of a forwarded record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ForwardTimestamp {

@@ -97,6 +97,10 @@ fn forward(reader: &mut Reader<'_>) -> ForwardConfig {
     ForwardConfig {
         allow_topics: patterns(reader, "forward.allow_topics"),
         deny_topics: patterns(reader, "forward.deny_topics"),
+        guarantee: reader.choice("forward.guarantee"),
+        transactional_id: transactional_id(reader),
+        // Brokers refuse more than transaction.max.timeout.ms, 15 minutes by default.
+        transaction_timeout: reader.duration("forward.transaction_timeout", 3 * SECOND..=HOUR),
         timestamp: reader.choice("forward.timestamp"),
         keep_control_headers: reader.boolean("forward.keep_control_headers"),
         destination_grace: reader.duration("forward.destination_grace", ZERO_OR_MORE),
@@ -107,6 +111,16 @@ fn forward(reader: &mut Reader<'_>) -> ForwardConfig {
         max_in_flight_bytes: reader.size("forward.max_in_flight", 64 * KIB..=2_147_483_647 * KIB),
         librdkafka: reader.properties("forward.librdkafka"),
     }
+}
+
+/// As given, or a name that this instance has after a restart and no other instance has.
+fn transactional_id(reader: &mut Reader<'_>) -> String {
+    reader.optional("forward.transactional_id").unwrap_or_else(|| {
+        let group = reader.optional("source.group_id").unwrap_or_default();
+        let client = reader.optional("kafka.client_id").unwrap_or_default();
+        let host = gethostname::gethostname().to_string_lossy().into_owned();
+        format!("{group}-{client}-{host}")
+    })
 }
 
 fn metrics(reader: &mut Reader<'_>) -> MetricsConfig {

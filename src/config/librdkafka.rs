@@ -95,7 +95,8 @@ const OWNED: &[(&str, &str)] = &[
     ("ssl.key.location", "kafka.tls.key_file"),
     ("ssl.key.password", "kafka.tls.key_password_file"),
     ("statistics.interval.ms", "metrics.librdkafka_interval"),
-    ("transactional.id", ""),
+    ("transaction.timeout.ms", "forward.transaction_timeout"),
+    ("transactional.id", "forward.transactional_id"),
 ];
 
 #[cfg(test)]

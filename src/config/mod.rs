@@ -26,8 +26,8 @@ use sha2::{Digest, Sha256};
 use toml::Value;
 
 pub use choice::{
-    Compression, ForwardTimestamp, GroupProtocol, LogFormat, OnDeadLetterFailure, OnMissingOffset,
-    SaslMechanism, VerifyTopic,
+    Compression, ForwardTimestamp, GroupProtocol, Guarantee, LogFormat, OnDeadLetterFailure,
+    OnMissingOffset, SaslMechanism, VerifyTopic,
 };
 pub use kind::{Choice, Kind};
 pub use librdkafka::Properties;
@@ -137,6 +137,11 @@ pub fn keys() -> impl Iterator<Item = (&'static str, &'static Kind, &'static Val
 pub fn split_property(path: &str) -> Option<(&'static str, &str)> {
     let (table, name) = Reference::get().property(path)?;
     Some((table.path.as_str(), name))
+}
+
+/// Whether the value of a librdkafka property must never be printed.
+pub fn is_secret_property(property: &str) -> bool {
+    librdkafka::is_secret(property)
 }
 
 /// Finds and reads the file: `flag`, else the one in [`FILE_VARIABLE`], else [`DEFAULT_FILE`] if

@@ -7,8 +7,8 @@ use std::time::Duration;
 use secrecy::SecretString;
 
 use super::choice::{
-    Compression, ForwardTimestamp, GroupProtocol, LogFormat, OnDeadLetterFailure, OnMissingOffset,
-    SaslMechanism, VerifyTopic,
+    Compression, ForwardTimestamp, GroupProtocol, Guarantee, LogFormat, OnDeadLetterFailure,
+    OnMissingOffset, SaslMechanism, VerifyTopic,
 };
 use super::librdkafka::Properties;
 use crate::engine::{DestinationPolicy, LevelTable, TopicPattern};
@@ -183,6 +183,12 @@ pub struct ForwardConfig {
     pub allow_topics: Vec<TopicPattern>,
     /// Destinations it may not name; wins over `allow_topics`.
     pub deny_topics: Vec<TopicPattern>,
+    /// Whether records are forwarded in transactions.
+    pub guarantee: Guarantee,
+    /// `transactional.id` of the producer, with `exactly_once`; one of its own for each instance.
+    pub transactional_id: String,
+    /// The broker aborts a transaction that is older, with `exactly_once`.
+    pub transaction_timeout: Duration,
     /// The timestamp of the forwarded record.
     pub timestamp: ForwardTimestamp,
     /// Whether the headers that steer the delay stay on the forwarded record.

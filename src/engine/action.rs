@@ -80,6 +80,8 @@ pub enum Refusal {
     Trouble(Trouble),
     /// Never to be taken by this destination.
     Permanent(Rejection),
+    /// Its transaction is being aborted, which says nothing about the destination.
+    Undone,
 }
 
 /// Something worth counting or logging.

@@ -34,6 +34,13 @@ impl Arrivals {
         }
     }
 
+    /// The clock was set by `step_ms`: what was observed is as long ago as before.
+    pub(super) fn clock_stepped(&mut self, step_ms: i64) {
+        for (_, seen_ms) in &mut self.observations {
+            *seen_ms = seen_ms.saturating_add(step_ms);
+        }
+    }
+
     /// When the record at `offset` was first known to exist, at the latest `now_ms`. Observations
     /// of earlier offsets are forgotten: a lane asks in offset order.
     pub(super) fn first_seen_ms(&mut self, offset: i64, now_ms: i64) -> i64 {

@@ -28,15 +28,6 @@ pub const MAX_WAITING: usize = 10_000;
 /// Dead letters that were refused for themselves wait behind all others, from this order on.
 const ASIDE: u64 = 1 << 63;
 
-/// Largest round, far above what a batch holds.
-const MAX_ROUND: u32 = 65_536;
-
-/// Within its grace, an unknown or unauthorised destination is tried again at least this often.
-const GRACE_RETRY_MS: i64 = 500;
-
-/// A condemned destination is probed this often.
-const PROBE_EVERY_MS: i64 = 1_000;
-
 /// Index of a destination in [`Destinations`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DestinationId(usize);
@@ -86,6 +77,8 @@ struct Destination {
     name: Arc<str>,
     role: Role,
     under_way: u32,
+    /// It has taken a record.
+    proven: bool,
     isolation: Option<Box<Isolation>>,
 }
 
@@ -136,7 +129,13 @@ impl Destinations {
             self.evict_at = MAX_DESTINATIONS.max(self.by_name.len() * 2);
         }
         let name: Arc<str> = name.into();
-        let entry = Destination { name: Arc::clone(&name), role, under_way: 0, isolation: None };
+        let entry = Destination {
+            name: Arc::clone(&name),
+            role,
+            under_way: 0,
+            proven: false,
+            isolation: None,
+        };
         let id = match self.free.pop() {
             Some(id) => {
                 self.table[id.0] = entry;
@@ -159,6 +158,12 @@ impl Destinations {
     /// Whether the destination is in trouble.
     pub fn is_isolated(&self, id: DestinationId) -> bool {
         self.table[id.0].isolation.is_some()
+    }
+
+    /// Whether the destination has taken a record before and is in no trouble.
+    pub fn is_proven(&self, id: DestinationId) -> bool {
+        let destination = &self.table[id.0];
+        destination.proven && destination.isolation.is_none()
     }
 
     /// The topic's name.
@@ -186,6 +191,7 @@ impl Destinations {
             {
                 isolation.released = 1;
                 isolation.round_failed = false;
+                isolation.round_answered = false;
                 destination.under_way += 1;
                 return Admission::Send;
             }
@@ -200,11 +206,18 @@ impl Destinations {
         Admission::Wait
     }
 
+    /// A record of which [`Self::accepted`] or [`Self::forgotten`] was told is under way again.
+    pub fn under_way_again(&mut self, id: DestinationId) {
+        self.table[id.0].under_way += 1;
+    }
+
     /// A record under way to `id` was acknowledged. True when that ended the destination's trouble.
     pub fn accepted(&mut self, id: DestinationId, steady_ms: i64) -> bool {
         let destination = &mut self.table[id.0];
         destination.under_way -= 1;
+        destination.proven = true;
         let Some(isolation) = &mut destination.isolation else { return false };
+        isolation.round_answered = true;
         if isolation.released > 0 {
             isolation.condemned = false;
             isolation.since_ms = steady_ms;
@@ -225,39 +238,14 @@ impl Destinations {
         let policy = self.policy;
         let destination = &mut self.table[id.0];
         destination.under_way -= 1;
-        if destination.isolation.is_none() {
-            destination.isolation = Some(Box::new(Isolation::new(trouble, steady_ms, policy)));
-        }
-        let isolation = destination.isolation.as_mut().expect("made above");
+        let new = || Box::new(Isolation::new(trouble, steady_ms, policy));
+        let isolation = destination.isolation.get_or_insert_with(new);
         let alone = isolation.released == 1;
-        isolation.round_failed = true;
-        if isolation.trouble != trouble {
-            isolation.trouble = trouble;
-            isolation.since_ms = steady_ms;
-        }
-        let lasting = matches!(trouble, Trouble::UnknownTopic | Trouble::Unauthorized);
-        let may_reject = destination.role == Role::Origin;
-        isolation.condemned &= lasting;
-        if may_reject && lasting && steady_ms.saturating_sub(isolation.since_ms) >= policy.grace_ms
-        {
-            isolation.condemned = true;
-        }
-        let reject = may_reject && (isolation.condemned || (trouble == Trouble::TooLarge && alone));
-        if trouble != Trouble::TooLarge || destination.role == Role::DeadLetter {
-            let pause_ms = match (isolation.condemned, lasting && may_reject) {
-                (true, _) => PROBE_EVERY_MS,
-                (false, true) => isolation.backoff_ms.min(GRACE_RETRY_MS),
-                (false, false) => isolation.backoff_ms,
-            };
-            isolation.retry_ms = steady_ms.saturating_add(pause_ms);
-            if alone {
-                isolation.backoff_ms = (isolation.backoff_ms * 2).min(policy.max_backoff_ms);
-            }
-        }
+        let reject = isolation.refused(destination.role, trouble, steady_ms, policy);
         let name = Arc::clone(&destination.name);
         if !reject {
             // A dead letter that is refused for itself must not keep all others waiting behind it.
-            let aside = destination.role == Role::DeadLetter && alone && !lasting;
+            let aside = destination.role == Role::DeadLetter && alone && !trouble.lasts();
             let order = if aside { self.next_aside } else { order };
             self.next_aside += u64::from(aside);
             isolation.waiting.insert(order, ticket);
@@ -266,10 +254,30 @@ impl Destinations {
         if reject { Refused::Reject(rejection(trouble, &name)) } else { Refused::Waits }
     }
 
+    /// A record under way to `id` was refused for itself: the destination is in no trouble.
+    pub fn answered(&mut self, id: DestinationId, steady_ms: i64) {
+        if let Some(isolation) = &mut self.table[id.0].isolation {
+            isolation.round_answered = true;
+        }
+        self.forgotten(id, steady_ms);
+    }
+
     /// A record under way to `id` came to an end that says nothing about the destination.
     pub fn forgotten(&mut self, id: DestinationId, steady_ms: i64) {
-        self.table[id.0].under_way -= 1;
-        self.end_round(id, steady_ms);
+        let destination = &mut self.table[id.0];
+        destination.under_way -= 1;
+        match &mut destination.isolation {
+            // A round without any answer ended no trouble.
+            Some(isolation) if !isolation.round_answered => {
+                if destination.under_way == 0 {
+                    isolation.released = 0;
+                }
+                self.queue(id);
+            }
+            _ => {
+                self.end_round(id, steady_ms);
+            }
+        }
     }
 
     /// Takes the next round of some destination whose time has come, or what a condemned one still
@@ -293,6 +301,7 @@ impl Destinations {
             }
         }
         isolation.round_failed = false;
+        isolation.round_answered = false;
         Some(Round { destination: id, tickets, rejection: None })
     }
 
@@ -351,15 +360,7 @@ impl Destinations {
         if destination.under_way > 0 {
             return false;
         }
-        if isolation.released > 0 {
-            isolation.round = if isolation.round_failed {
-                (isolation.released / 2).max(1)
-            } else {
-                isolation.retry_ms = steady_ms;
-                isolation.released.saturating_mul(2).min(MAX_ROUND)
-            };
-        }
-        isolation.released = 0;
+        isolation.end_round(steady_ms);
         if !isolation.waiting.is_empty() {
             return false;
         }

@@ -6,11 +6,13 @@
 use std::collections::VecDeque;
 
 use super::action::{Action, Form, Notice, Outgoing, Ticket};
+use super::commit::{Ahead, Commit, MAX_AHEAD};
 use super::destination::DestinationPolicy;
 use super::destinations::{DestinationId, Destinations, RetryPolicy, Role};
+use super::entry::{Entry, Progress, Target};
 use super::envelope::Envelope;
 use super::isolation::Trouble;
-use super::lane::{Entry, Lane, MAX_WINDOW_RECORDS, Offered, Phase, Progress, Target, Wish};
+use super::lane::{Lane, MAX_WINDOW_RECORDS, Offered, Phase, Wish};
 use super::level::LevelTable;
 use super::record::Record;
 use super::time::{Now, Wakeup};
@@ -38,6 +40,8 @@ pub struct EngineConfig {
     pub max_in_flight_bytes: usize,
     /// As above, in records.
     pub max_in_flight_records: usize,
+    /// Records are sent in transactions, and settled when theirs is committed.
+    pub transactional: bool,
 }
 
 /// Lanes, destinations and limits.
@@ -80,15 +84,16 @@ impl<R: Record> Engine<R> {
         }
     }
 
-    /// Starts a lane for a newly assigned partition, at its committed offset.
-    pub fn assign(&mut self, partition: i32, start_offset: i64) {
+    /// Starts a lane for a newly assigned partition, at its committed offset; `ahead` came with
+    /// that commit.
+    pub fn assign(&mut self, partition: i32, start_offset: i64, ahead: Ahead) {
         self.forget(partition);
         let slot = usize::try_from(partition).expect("partitions are not negative");
         if self.lanes.len() <= slot {
             self.lanes.resize_with(slot + 1, || None);
         }
         let level = self.config.levels.of_partition(partition);
-        self.lanes[slot] = Some(Lane::new(partition, self.next_epoch, level, start_offset));
+        self.lanes[slot] = Some(Lane::new(partition, self.next_epoch, level, start_offset, ahead));
         self.next_epoch = self.next_epoch.wrapping_add(1);
     }
 
@@ -233,15 +238,17 @@ impl<R: Record> Engine<R> {
         }
     }
 
-    /// Offsets to commit: (partition, epoch, next offset).
-    pub fn uncommitted(&self) -> impl Iterator<Item = (i32, u32, i64)> + '_ {
-        self.lanes().filter_map(|lane| Some((lane.partition, lane.epoch, lane.uncommitted()?)))
+    /// What is to be committed.
+    pub fn uncommitted(&self) -> impl Iterator<Item = Commit> + '_ {
+        self.lanes().filter_map(Lane::uncommitted)
     }
 
     /// A commit was taken by the group's coordinator.
-    pub fn committed(&mut self, partition: i32, epoch: u32, offset: i64) {
-        if let Some(lane) = self.lane_mut(partition).filter(|lane| lane.epoch == epoch) {
-            lane.committed_up_to(offset);
+    pub fn committed(&mut self, commit: &Commit) {
+        if let Some(lane) =
+            self.lane_mut(commit.partition).filter(|lane| lane.epoch == commit.epoch)
+        {
+            lane.committed_up_to(commit);
         }
     }
 
@@ -285,6 +292,10 @@ impl<R: Record> Engine<R> {
     /// a lane that has nothing under way.
     fn has_room(&self, lane: &Lane<R>) -> bool {
         if lane.window.span() >= MAX_WINDOW_RECORDS {
+            return false;
+        }
+        // Beyond this a commit could not tell what is settled and what is not.
+        if self.config.transactional && lane.next_to_send() - lane.window.prefix() >= MAX_AHEAD {
             return false;
         }
         let free_bytes = self.config.max_in_flight_bytes.saturating_sub(self.unsettled_bytes);

@@ -13,13 +13,14 @@
 //! A lane lives for one assignment. Nothing of it survives a revoke; its epoch tells late
 //! acknowledgements of an earlier assignment of the same partition from its own.
 
+mod clock;
+
 use super::arrivals::Arrivals;
-use super::destinations::DestinationId;
-use super::envelope::Envelope;
+use super::commit::{Ahead, Commit};
+use super::entry::{Entry, Progress};
 use super::level::Level;
 use super::offsets::Window;
 use super::record::Record;
-use super::reject::Rejection;
 use super::time;
 
 /// Records handed on but not committed, at most, in one lane. Bounds memory (about 100 bytes each)
@@ -52,6 +53,8 @@ pub struct Head<R> {
     pub record: R,
     /// The moment from which it may be forwarded.
     pub due_ms: i64,
+    /// When the daemon first knew of it.
+    first_seen_ms: i64,
     /// Not parked before this moment.
     park_from_ms: i64,
 }
@@ -60,47 +63,19 @@ pub struct Head<R> {
 enum State<R> {
     Reading,
     Holding(Head<R>),
-    Parked { offset: i64, due_ms: i64, wake_ms: i64 },
+    Parked(Parked),
     Draining,
 }
 
-/// Where a record that was handed on is going.
-#[derive(Debug, Clone)]
-pub enum Target {
-    /// To the topic its header names.
-    Forward(Envelope),
-    /// To the dead-letter topic.
-    DeadLetter(Rejection),
-}
-
-/// How far a record that was handed on has come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Progress {
-    /// With the producer, not acknowledged.
-    Sent,
-    /// Waiting because its destination is in trouble.
-    Waiting,
-    /// Refused, with nowhere to go: the lane halts, or the lane is draining.
-    Stranded,
-}
-
-/// A record that was handed on and is not settled.
+/// What is known of a head whose partition is paused.
 #[derive(Debug)]
-pub struct Entry<R> {
-    /// The record itself.
-    pub record: R,
-    /// The moment it was due.
-    pub due_ms: i64,
-    /// Its size as counted against the in-flight limit.
-    pub size_bytes: usize,
-    /// Position in the order in which all lanes handed on records.
-    pub order: u64,
-    /// Where it is going.
-    pub target: Target,
-    /// The destination in the engine's table.
-    pub destination: DestinationId,
-    /// How far it has come.
-    pub progress: Progress,
+struct Parked {
+    offset: i64,
+    timestamp_ms: Option<i64>,
+    first_seen_ms: i64,
+    due_ms: i64,
+    /// When the partition is fetched again.
+    wake_ms: i64,
 }
 
 /// What a lane wants at some moment.
@@ -125,6 +100,8 @@ pub enum Offered {
     AcceptedAgain,
     /// It lies below the lane's position: read again after a seek, or from before a pause.
     Stale,
+    /// It was settled by an earlier owner of the partition.
+    Settled,
     /// The lane has a head, is parked or is draining. The record is read again later.
     Unwanted,
 }
@@ -146,19 +123,28 @@ pub struct Lane<R> {
     pub unsettled_records: usize,
     /// Of these, how many are with the producer.
     pub sent_records: usize,
+    /// Of these, how many are acknowledged in a transaction that is not committed.
+    pub delivered_records: usize,
     /// A record was refused and has nowhere to go.
     pub halted: bool,
     state: State<R>,
     position: i64,
     committed: i64,
+    /// Settled above the committed offset by an earlier owner.
+    ahead: Ahead,
+    /// Changes to what is settled, and how many of them are committed.
+    changes: u64,
+    committed_changes: u64,
     arrivals: Arrivals,
-    /// Due time of a head that was parked, so that reading it again does not clamp it anew.
-    parked_due: Option<(i64, i64)>,
+    /// Offset of a head that was parked and when it was first seen, so that reading it again does
+    /// not clamp it anew.
+    parked_seen: Option<(i64, i64)>,
 }
 
 impl<R: Record> Lane<R> {
-    /// A lane that reads from `start_offset`, the group's committed offset.
-    pub fn new(partition: i32, epoch: u32, level: Level, start_offset: i64) -> Self {
+    /// A lane that reads from `start_offset`, the group's committed offset. `ahead` came with that
+    /// commit.
+    pub fn new(partition: i32, epoch: u32, level: Level, start_offset: i64, ahead: Ahead) -> Self {
         Self {
             partition,
             epoch,
@@ -167,12 +153,16 @@ impl<R: Record> Lane<R> {
             unsettled_bytes: 0,
             unsettled_records: 0,
             sent_records: 0,
+            delivered_records: 0,
             halted: false,
             state: State::Reading,
             position: start_offset,
             committed: start_offset,
+            ahead,
+            changes: 0,
+            committed_changes: 0,
             arrivals: Arrivals::default(),
-            parked_due: None,
+            parked_seen: None,
         }
     }
 
@@ -190,15 +180,21 @@ impl<R: Record> Lane<R> {
         if offset < self.position {
             return Offered::Stale;
         }
-        let timestamp_ms = record.timestamp_ms();
-        let first_seen_ms = self.arrivals.first_seen_ms(offset, now_ms);
-        let mut due_ms = time::due_ms(timestamp_ms, first_seen_ms, self.level.delay_ms);
-        let parked = self.parked_due.take().filter(|(parked_offset, _)| *parked_offset == offset);
-        if let Some((_, parked_due_ms)) = parked {
-            due_ms = due_ms.min(parked_due_ms);
+        if self.ahead.contains(offset) {
+            self.position = offset + 1;
+            self.window.push_settled(offset);
+            self.changes += 1;
+            return Offered::Settled;
         }
+        let timestamp_ms = record.timestamp_ms();
+        let mut first_seen_ms = self.arrivals.first_seen_ms(offset, now_ms);
+        let parked = self.parked_seen.take().filter(|(parked_offset, _)| *parked_offset == offset);
+        if let Some((_, seen_ms)) = parked {
+            first_seen_ms = first_seen_ms.min(seen_ms);
+        }
+        let due_ms = time::due_ms(timestamp_ms, first_seen_ms, self.level.delay_ms);
         self.position = offset + 1;
-        self.state = State::Holding(Head { record, due_ms, park_from_ms: now_ms });
+        self.state = State::Holding(Head { record, due_ms, first_seen_ms, park_from_ms: now_ms });
         match parked {
             Some(_) => Offered::AcceptedAgain,
             None => Offered::Accepted(time::judge(timestamp_ms, now_ms, tolerance_ms)),
@@ -220,11 +216,11 @@ impl<R: Record> Lane<R> {
                 Wish::Park(head.record.offset())
             }
             State::Holding(_) => Wish::Nothing,
-            State::Parked { offset, wake_ms, .. } if *wake_ms <= now_ms => {
-                *wake_ms = now_ms.saturating_add(UNPARK_RETRY_MS);
-                Wish::Unpark(*offset)
+            State::Parked(parked) if parked.wake_ms <= now_ms => {
+                parked.wake_ms = now_ms.saturating_add(UNPARK_RETRY_MS);
+                Wish::Unpark(parked.offset)
             }
-            State::Parked { .. } => Wish::Nothing,
+            State::Parked(_) => Wish::Nothing,
         }
     }
 
@@ -232,16 +228,18 @@ impl<R: Record> Lane<R> {
     pub fn parked(&mut self, wake_lead_ms: i64) {
         if let State::Holding(head) = &self.state {
             let (offset, due_ms) = (head.record.offset(), head.due_ms);
+            let (timestamp_ms, first_seen_ms) = (head.record.timestamp_ms(), head.first_seen_ms);
             self.position = offset;
-            self.parked_due = Some((offset, due_ms));
+            self.parked_seen = Some((offset, first_seen_ms));
             let wake_ms = due_ms.saturating_sub(wake_lead_ms);
-            self.state = State::Parked { offset, due_ms, wake_ms };
+            self.state =
+                State::Parked(Parked { offset, timestamp_ms, first_seen_ms, due_ms, wake_ms });
         }
     }
 
     /// The partition is fetched again.
     pub fn unparked(&mut self) {
-        if let State::Parked { .. } = self.state {
+        if let State::Parked(_) = self.state {
             self.state = State::Reading;
         }
     }
@@ -252,6 +250,7 @@ impl<R: Record> Lane<R> {
         if self.wants_record() {
             self.position = self.position.max(offset);
             self.window.skip_to(self.position);
+            self.changes += 1;
         }
     }
 
@@ -265,7 +264,7 @@ impl<R: Record> Lane<R> {
                 assert!(head.due_ms <= now_ms, "due {} handed on at {now_ms}", head.due_ms);
                 head
             }
-            State::Reading | State::Parked { .. } | State::Draining => {
+            State::Reading | State::Parked(_) | State::Draining => {
                 unreachable!("a head is taken only when the lane wished to hand it on")
             }
         }
@@ -275,7 +274,7 @@ impl<R: Record> Lane<R> {
     pub fn head_bytes(&self) -> usize {
         match &self.state {
             State::Holding(head) => head.record.size_bytes(),
-            State::Reading | State::Parked { .. } | State::Draining => 0,
+            State::Reading | State::Parked(_) | State::Draining => 0,
         }
     }
 
@@ -284,9 +283,19 @@ impl<R: Record> Lane<R> {
         self.state = State::Draining;
     }
 
-    /// Whether a draining lane has nothing left with the producer.
+    /// Whether a draining lane has nothing left with the producer or in a transaction.
     pub fn is_drained(&self) -> bool {
-        matches!(self.state, State::Draining) && self.sent_records == 0
+        matches!(self.state, State::Draining) && !self.is_in_transaction()
+    }
+
+    /// Whether records are with the producer, or acknowledged in a transaction that is open.
+    pub fn is_in_transaction(&self) -> bool {
+        self.sent_records + self.delivered_records > 0
+    }
+
+    /// Records that wait for a destination in trouble, or have nowhere to go.
+    pub fn isolated_records(&self) -> usize {
+        self.unsettled_records - self.sent_records - self.delivered_records
     }
 
     /// Notes how far the log reaches.
@@ -294,9 +303,33 @@ impl<R: Record> Lane<R> {
         self.arrivals.observe(end_offset, now_ms);
     }
 
-    /// The offset to commit, when it is above what was committed.
-    pub fn uncommitted(&self) -> Option<i64> {
-        Some(self.window.prefix()).filter(|prefix| *prefix > self.committed)
+    /// A record was settled, or delivered in the open transaction.
+    pub fn changed(&mut self) {
+        self.changes += 1;
+    }
+
+    /// What to commit, when it is more than what was committed. Records that are delivered in the
+    /// open transaction count as settled: the commit is a part of it.
+    pub fn uncommitted(&self) -> Option<Commit> {
+        // What is delivered counts as a change, so without one the prefix is all that may be new.
+        if self.changes == self.committed_changes && self.window.prefix() <= self.committed {
+            return None;
+        }
+        let commit = self.commit_with(|entry| entry.progress == Progress::Delivered);
+        Some(commit)
+    }
+
+    /// A commit of what is settled, whatever becomes of the open transaction.
+    pub fn present_commit(&self) -> Commit {
+        self.commit_with(|_| false)
+    }
+
+    fn commit_with(&self, also: impl Fn(&Entry<R>) -> bool + Copy) -> Commit {
+        let (offset, above) = self.window.settled_with(also);
+        let unread = self.ahead.offsets().filter(|offset| *offset >= self.position);
+        let ahead = Ahead::new(offset, above.chain(unread));
+        let (partition, epoch, changes) = (self.partition, self.epoch, self.changes);
+        Commit { partition, epoch, offset, ahead, changes }
     }
 
     /// The lane does not start at a committed offset: its start is to be committed.
@@ -304,9 +337,10 @@ impl<R: Record> Lane<R> {
         self.committed = self.window.prefix() - 1;
     }
 
-    /// The group's coordinator took a commit of `offset`.
-    pub fn committed_up_to(&mut self, offset: i64) {
-        self.committed = self.committed.max(offset);
+    /// The group's coordinator took a commit of this lane.
+    pub fn committed_up_to(&mut self, commit: &Commit) {
+        self.committed = self.committed.max(commit.offset);
+        self.committed_changes = self.committed_changes.max(commit.changes);
         self.check();
     }
 
@@ -320,7 +354,7 @@ impl<R: Record> Lane<R> {
                 Some(head.park_from_ms.max(now_ms))
             }
             State::Holding(head) => Some(head.due_ms),
-            State::Parked { wake_ms, .. } => Some(*wake_ms),
+            State::Parked(parked) => Some(parked.wake_ms),
         }
     }
 
@@ -329,7 +363,7 @@ impl<R: Record> Lane<R> {
         match self.state {
             State::Reading => Phase::Reading,
             State::Holding(_) => Phase::Holding,
-            State::Parked { .. } => Phase::Parked,
+            State::Parked(_) => Phase::Parked,
             State::Draining => Phase::Draining,
         }
     }
@@ -338,7 +372,7 @@ impl<R: Record> Lane<R> {
     pub fn head_due_ms(&self) -> Option<i64> {
         match &self.state {
             State::Holding(head) => Some(head.due_ms),
-            State::Parked { due_ms, .. } => Some(*due_ms),
+            State::Parked(parked) => Some(parked.due_ms),
             State::Reading | State::Draining => None,
         }
     }
@@ -351,7 +385,7 @@ impl<R: Record> Lane<R> {
     /// When a parked lane is fetched again.
     pub fn wake_ms(&self) -> Option<i64> {
         match &self.state {
-            State::Parked { wake_ms, .. } => Some(*wake_ms),
+            State::Parked(parked) => Some(parked.wake_ms),
             State::Reading | State::Holding(_) | State::Draining => None,
         }
     }
@@ -360,7 +394,7 @@ impl<R: Record> Lane<R> {
     pub fn next_to_send(&self) -> i64 {
         match &self.state {
             State::Holding(head) => head.record.offset(),
-            State::Reading | State::Parked { .. } | State::Draining => self.position,
+            State::Reading | State::Parked(_) | State::Draining => self.position,
         }
     }
 
@@ -398,7 +432,7 @@ mod tests {
 
     fn lane(delay_s: u64) -> Lane<TestRecord> {
         let table = crate::engine::LevelTable::new(&[Duration::from_secs(delay_s)]).unwrap();
-        Lane::new(0, 1, table.of_partition(0), 100)
+        Lane::new(0, 1, table.of_partition(0), 100, Ahead::default())
     }
 
     fn offer(lane: &mut Lane<TestRecord>, offset: i64, timestamp_ms: i64, now_ms: i64) -> Offered {
@@ -480,6 +514,43 @@ mod tests {
     }
 
     // R38
+    #[test]
+    fn a_clock_that_was_behind_makes_nothing_early_when_it_is_set_right() {
+        const HOUR_MS: i64 = 3_600_000;
+        let behind_ms = NOW_MS - HOUR_MS;
+        for parked in [false, true] {
+            let mut lane = lane(60);
+            lane.observe_end(102, behind_ms);
+            offer(&mut lane, 100, NOW_MS, behind_ms);
+            assert_eq!(lane.head_due_ms(), Some(behind_ms + 60_000));
+            if parked {
+                lane.parked(1_500);
+            }
+            lane.clock_stepped(HOUR_MS, 1_500);
+            assert_eq!(lane.head_due_ms(), Some(NOW_MS + 60_000));
+            if parked {
+                assert_eq!(lane.wake_ms(), Some(NOW_MS + 58_500));
+                lane.unparked();
+                offer(&mut lane, 100, NOW_MS, NOW_MS + 58_600);
+                assert_eq!(lane.head_due_ms(), Some(NOW_MS + 60_000));
+            }
+            lane.take_head(NOW_MS + 60_000);
+            offer(&mut lane, 101, NOW_MS, NOW_MS + 60_000);
+            assert_eq!(lane.head_due_ms(), Some(NOW_MS + 60_000), "also what waited in the log");
+        }
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_makes_what_waits_wait_for_it() {
+        let mut lane = lane(60);
+        lane.observe_end(102, NOW_MS);
+        offer(&mut lane, 100, NOW_MS, NOW_MS);
+        lane.clock_stepped(-3_600_000, 1_500);
+        assert_eq!(lane.head_due_ms(), Some(NOW_MS + 60_000));
+        lane.clock_stepped(3_600_000, 1_500);
+        assert_eq!(lane.head_due_ms(), Some(NOW_MS + 60_000));
+    }
+
     #[test]
     fn records_from_the_future_behind_one_another_do_not_add_up_their_delays() {
         let mut lane = lane(60);

@@ -14,15 +14,19 @@
 //! - **G6 no poison**: what cannot be forwarded goes to the dead-letter topic.
 //! - **G7 bounded**: [`lane::MAX_WINDOW_RECORDS`], the in-flight limits, and the limits of
 //!   [`destinations`].
+//! - **G8 atomic** (exactly once): what an open transaction delivered is settled with its commit,
+//!   and sent anew, in order, after its abort (`transaction.rs`).
 //!
 //! Reading order: [`time`], [`lane`], [`offsets`], [`destinations`], [`engine`].
 
 mod action;
 mod arrivals;
+pub mod commit;
 mod destination;
 pub mod destinations;
 #[allow(clippy::module_inception, reason = "the type the module is named for")]
 pub mod engine;
+pub mod entry;
 pub mod envelope;
 mod isolation;
 pub mod lane;
@@ -36,11 +40,13 @@ pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 pub mod time;
+mod transaction;
 mod waiting;
 
 pub use action::{Action, Form, Notice, Outgoing, Refusal, Ticket};
+pub use commit::{Ahead, Commit};
 pub use destination::{DestinationPolicy, TopicPattern, is_legal_topic_name};
-pub use destinations::RetryPolicy;
+pub use destinations::{DestinationId, RetryPolicy};
 pub use engine::{Engine, EngineConfig};
 pub use envelope::{CONTROL_HEADERS, KeySource, ORIGIN_KEY, ORIGIN_TOPIC};
 pub use isolation::Trouble;

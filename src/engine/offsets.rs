@@ -67,6 +67,38 @@ impl<T> Window<T> {
         self.entries.front().map_or(self.end_offset, |(offset, _)| *offset)
     }
 
+    /// Adds a record that was settled before.
+    ///
+    /// # Panics
+    /// As [`Self::push`].
+    pub fn push_settled(&mut self, offset: i64) {
+        assert!(offset >= self.end_offset, "offset {offset} after {}", self.end_offset);
+        self.end_offset = offset + 1;
+        if !self.entries.is_empty() {
+            self.entries.push_back((offset, None));
+        }
+    }
+
+    /// The prefix as it would be if every record that `also` names were settled too, and the
+    /// offsets above it that would be.
+    pub fn settled_with(
+        &self,
+        also: impl Fn(&T) -> bool + Copy,
+    ) -> (i64, impl Iterator<Item = i64>) {
+        let open = move |value: &Option<T>| value.as_ref().is_some_and(|value| !also(value));
+        let first = self.entries.iter().position(|(_, value)| open(value));
+        let prefix = first.map_or(self.end_offset, |first| self.entries[first].0);
+        let above = self.entries.range(first.unwrap_or(self.entries.len())..);
+        let settled = above.filter(move |(_, value)| !open(value)).map(|(offset, _)| *offset);
+        (prefix, settled)
+    }
+
+    /// The unsettled records in order, each with its index.
+    pub fn unsettled(&self) -> impl Iterator<Item = (u64, &T)> {
+        let indexed = (self.first_index..).zip(&self.entries);
+        indexed.filter_map(|(index, (_, value))| Some((index, value.as_ref()?)))
+    }
+
     /// The first unsettled record.
     pub fn front(&self) -> Option<&T> {
         self.entries.front()?.1.as_ref()

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use super::action::{Action, Notice, Refusal, Ticket};
 use super::destinations::{Admission, Refused};
 use super::engine::{Engine, live_lane};
+use super::entry::{Progress, Target};
 use super::isolation::Trouble;
-use super::lane::{Phase, Progress, Target};
+use super::lane::Phase;
 use super::record::Record;
 use super::reject::Rejection;
 
-enum Outcome {
+pub(super) enum Outcome {
     Delivered,
     Dropped(Rejection),
 }
@@ -43,7 +44,13 @@ impl<R: Record> Engine<R> {
                     let topic = Arc::clone(self.destinations.name(ticket.destination));
                     self.notices.push_back(Notice::DestinationRecovered { topic });
                 }
-                self.finish(ticket, Outcome::Delivered);
+                self.delivered(ticket);
+            }
+            Err(Refusal::Undone) => {
+                self.destinations.forgotten(ticket.destination, steady_ms);
+                if let Some(entry) = lane.window.get_mut(ticket.index) {
+                    entry.progress = Progress::Undone;
+                }
             }
             Err(_) if draining => {
                 // Not sent again from here: the partition's next owner does (G5).
@@ -57,9 +64,23 @@ impl<R: Record> Engine<R> {
             }
             Err(Refusal::Trouble(trouble)) => self.wait_for_destination(ticket, trouble, steady_ms),
             Err(Refusal::Permanent(rejection)) => {
-                self.destinations.forgotten(ticket.destination, steady_ms);
+                self.destinations.answered(ticket.destination, steady_ms);
                 self.reject(ticket, rejection, steady_ms);
             }
+        }
+    }
+
+    /// A record was acknowledged: it is settled, or will be with its transaction.
+    fn delivered(&mut self, ticket: Ticket) {
+        if !self.config.transactional {
+            self.finish(ticket, Outcome::Delivered);
+            return;
+        }
+        let Some(lane) = live_lane(&mut self.lanes, ticket) else { return };
+        if let Some(entry) = lane.window.get_mut(ticket.index) {
+            entry.progress = Progress::Delivered;
+            lane.delivered_records += 1;
+            lane.changed();
         }
     }
 
@@ -90,14 +111,14 @@ impl<R: Record> Engine<R> {
     fn dead_letter_refused(&mut self, ticket: Ticket, refusal: Refusal, steady_ms: i64) {
         let trouble = match refusal {
             Refusal::Trouble(trouble) => trouble,
-            Refusal::Permanent(_) => Trouble::Transient,
+            Refusal::Permanent(_) | Refusal::Undone => Trouble::Transient,
         };
         let passing = refusal == Refusal::Trouble(Trouble::Transient);
         if passing || !self.config.drop_refused {
             self.wait_for_destination(ticket, trouble, steady_ms);
             return;
         }
-        self.destinations.forgotten(ticket.destination, steady_ms);
+        self.destinations.answered(ticket.destination, steady_ms);
         let Some(lane) = live_lane(&mut self.lanes, ticket) else { return };
         if let Some((_, entry)) = lane.window.get(ticket.index)
             && let Target::DeadLetter(rejection) = &entry.target
@@ -107,7 +128,12 @@ impl<R: Record> Engine<R> {
         }
     }
 
-    fn wait_for_destination(&mut self, ticket: Ticket, trouble: Trouble, steady_ms: i64) {
+    pub(super) fn wait_for_destination(
+        &mut self,
+        ticket: Ticket,
+        trouble: Trouble,
+        steady_ms: i64,
+    ) {
         let Some(lane) = live_lane(&mut self.lanes, ticket) else { return };
         let Some(entry) = lane.window.get_mut(ticket.index) else { return };
         entry.progress = Progress::Waiting;
@@ -153,7 +179,7 @@ impl<R: Record> Engine<R> {
         self.notices.push_back(Notice::Halted { partition, offset, rejection });
     }
 
-    fn finish(&mut self, ticket: Ticket, outcome: Outcome) {
+    pub(super) fn finish(&mut self, ticket: Ticket, outcome: Outcome) {
         let Some(lane) = live_lane(&mut self.lanes, ticket) else { return };
         let Some((offset, _)) = lane.window.get(ticket.index) else { return };
         let Some(entry) = lane.window.settle(ticket.index) else { return };
@@ -161,6 +187,9 @@ impl<R: Record> Engine<R> {
         lane.unsettled_records -= 1;
         self.unsettled_bytes -= entry.size_bytes;
         self.unsettled_records -= 1;
+        if entry.progress != Progress::Delivered {
+            lane.changed();
+        }
         lane.check();
         let partition = ticket.partition;
         self.notices.push_back(match (outcome, entry.target) {

@@ -9,8 +9,8 @@ use super::destinations::RetryPolicy;
 use super::testing::TestRecord;
 use super::time::Now;
 use super::{
-    Action, DestinationPolicy, Engine, EngineConfig, Form, LevelTable, Notice, Refusal,
-    RejectReason, Rejection, Ticket, TopicPattern, Trouble,
+    Action, Ahead, Commit, DestinationPolicy, Engine, EngineConfig, Form, LevelTable, Notice,
+    Refusal, RejectReason, Rejection, Ticket, TopicPattern, Trouble,
 };
 
 mod hostile;
@@ -35,6 +35,7 @@ fn config() -> EngineConfig {
         retry: RetryPolicy { grace_ms: GRACE_MS, initial_backoff_ms: 200, max_backoff_ms: 30_000 },
         max_in_flight_bytes: 10_000,
         max_in_flight_records: 1_000,
+        transactional: false,
     }
 }
 
@@ -51,8 +52,8 @@ fn next_wakeup_ms(engine: &Engine<TestRecord>, now_ms: i64) -> Option<i64> {
 
 fn engine_with(config: EngineConfig) -> Engine<TestRecord> {
     let mut engine = Engine::new(config);
-    engine.assign(0, 0);
-    engine.assign(1, 0);
+    engine.assign(0, 0, Ahead::default());
+    engine.assign(1, 0, Ahead::default());
     engine
 }
 
@@ -104,11 +105,11 @@ fn a_record_is_forwarded_committed_and_counted() {
     engine.advance(at(NOW_MS + 1_000));
     let sent = sends(&mut engine);
     assert_eq!(offsets(&sent), [7]);
-    assert_eq!(engine.uncommitted().next().map(|(_, _, offset)| offset), Some(7));
+    assert_eq!(engine.uncommitted().next().map(|commit| commit.offset), Some(7));
     engine.settled(sent[0].0, Ok(()), NOW_MS + 1_003);
-    let (partition, epoch, offset) = engine.uncommitted().next().unwrap();
-    assert_eq!((partition, offset), (0, 8));
-    engine.committed(partition, epoch, offset);
+    let commit = engine.uncommitted().next().unwrap();
+    assert_eq!((commit.partition, commit.offset), (0, 8));
+    engine.committed(&commit);
     assert_eq!(engine.uncommitted().count(), 0);
     assert!(matches!(
         &notices(&mut engine)[..],
@@ -332,7 +333,7 @@ fn a_revoked_lane_sends_nothing_and_drains() {
     assert!(!engine.is_drained(0));
     engine.settled(sent[0].0, Ok(()), NOW_MS);
     assert!(engine.is_drained(0));
-    assert_eq!(engine.uncommitted().next().map(|(_, _, offset)| offset), Some(1));
+    assert_eq!(engine.uncommitted().next().map(|commit| commit.offset), Some(1));
     engine.forget(0);
     assert_eq!(engine.in_flight(), (0, 0));
 }
@@ -345,14 +346,15 @@ fn a_late_acknowledgement_of_an_earlier_assignment_is_ignored() {
     let old = sends(&mut engine);
     engine.revoke(0);
     engine.forget(0);
-    engine.assign(0, 0);
+    engine.assign(0, 0, Ahead::default());
     read(&mut engine, 0, "orders", NOW_MS);
     let new = sends(&mut engine);
     engine.settled(old[0].0, Ok(()), NOW_MS);
     assert_eq!(prefix(&engine), 0);
     engine.settled(new[0].0, Ok(()), NOW_MS);
     assert_eq!(prefix(&engine), 1);
-    engine.committed(0, old[0].0.epoch, 1);
+    let commit = engine.uncommitted().next().unwrap();
+    engine.committed(&Commit { epoch: old[0].0.epoch, ..commit });
     assert_eq!(engine.uncommitted().count(), 1, "a commit of the old epoch confirms nothing");
 }
 

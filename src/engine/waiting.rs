@@ -8,7 +8,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::engine::Engine;
-use super::lane::{Lane, Phase, Progress};
+use super::entry::Progress;
+use super::lane::{Lane, Phase};
 use super::record::Record;
 
 /// Something owed to a lane.
@@ -18,6 +19,8 @@ pub enum Wait {
     Record(i64),
     /// By the producer: word of the record at this offset, sent to this topic.
     Acknowledgement(i64, Arc<str>),
+    /// By the producer: the end of the transaction that has the record at this offset.
+    Transaction(i64),
     /// By this process alone: the record at this offset is due and nothing is in its way.
     Turn(i64),
 }
@@ -28,6 +31,9 @@ impl fmt::Display for Wait {
             Self::Record(offset) => write!(formatter, "the record at offset {offset} to be read"),
             Self::Acknowledgement(offset, topic) => {
                 write!(formatter, "the acknowledgement of offset {offset} by {topic}")
+            }
+            Self::Transaction(offset) => {
+                write!(formatter, "the transaction of offset {offset} to end")
             }
             Self::Turn(offset) => {
                 write!(formatter, "the record at offset {offset}, which is due, to be handed on")
@@ -45,12 +51,20 @@ impl<R: Record> Engine<R> {
         })
     }
 
-    /// Of the records handed on the first holds up the commit of all others.
+    /// Of the records handed on the first holds up the commit of all others. In a transaction all
+    /// hold up each other, and those planned for the next one.
     fn first_unsettled(&self, lane: &Lane<R>) -> Option<Wait> {
-        let entry = lane.window.front().filter(|entry| entry.progress == Progress::Sent)?;
         if lane.phase() == Phase::Draining {
             return None; // bounded by the drain's own limit
         }
+        if self.config.transactional {
+            let in_transaction =
+                |progress| !matches!(progress, Progress::Waiting | Progress::Stranded);
+            let mut unsettled = lane.window.unsettled();
+            let (index, _) = unsettled.find(|(_, entry)| in_transaction(entry.progress))?;
+            return lane.window.get(index).map(|(offset, _)| Wait::Transaction(offset));
+        }
+        let entry = lane.window.front().filter(|entry| entry.progress == Progress::Sent)?;
         let topic = Arc::clone(self.destinations.name(entry.destination));
         Some(Wait::Acknowledgement(lane.window.prefix(), topic))
     }
@@ -76,13 +90,17 @@ mod tests {
     use crate::config::Config;
     use crate::engine::testing::TestRecord;
     use crate::engine::{
-        Action, EngineConfig, LevelTable, Now, Refusal, RetryPolicy, Ticket, Trouble,
+        Action, Ahead, EngineConfig, LevelTable, Now, Refusal, RetryPolicy, Ticket, Trouble,
     };
     use std::time::Duration;
 
     const NOW_MS: i64 = 1_800_000_000_000;
 
     fn engine() -> Engine<TestRecord> {
+        engine_with(false)
+    }
+
+    fn engine_with(transactional: bool) -> Engine<TestRecord> {
         let mut engine = Engine::new(EngineConfig {
             levels: LevelTable::new(&[Duration::from_secs(60)]).unwrap(),
             policy: Config::default().destination_policy(),
@@ -94,8 +112,9 @@ mod tests {
             retry: RetryPolicy { grace_ms: 5_000, initial_backoff_ms: 200, max_backoff_ms: 30_000 },
             max_in_flight_bytes: 1_000,
             max_in_flight_records: 10,
+            transactional,
         });
-        engine.assign(0, 7);
+        engine.assign(0, 7, Ahead::default());
         engine
     }
 
@@ -161,5 +180,31 @@ mod tests {
         engine.settled(sent[0], Err(Refusal::produce_failed("no".to_owned())), 0);
         assert!(engine.lane(0).unwrap().halted);
         assert_eq!(waits(&engine, NOW_MS), []);
+    }
+
+    #[test]
+    fn in_a_transaction_every_record_waits_for_its_end_however_far_it_has_come() {
+        let mut engine = engine_with(true);
+        let sent: Vec<Ticket> = (7..10).flat_map(|offset| offer(&mut engine, offset, 0)).collect();
+        let waits = |engine: &Engine<TestRecord>| {
+            let (_, _, wait) = engine.waits(NOW_MS).next().unwrap();
+            wait
+        };
+        assert_eq!(waits(&engine), Wait::Transaction(7), "under way");
+        engine.settled(sent[0], Ok(()), 0);
+        assert_eq!(waits(&engine), Wait::Transaction(7), "acknowledged, not committed");
+        engine.settled(sent[1], Err(Refusal::Undone), 0);
+        engine.settled(sent[2], Err(Refusal::Undone), 0);
+        engine.transaction_aborted(None, 0);
+        assert_eq!(waits(&engine), Wait::Transaction(7), "planned for the next one");
+        engine.revoke(0);
+        assert_eq!(engine.waits(NOW_MS).count(), 0);
+
+        let mut engine = engine_with(true);
+        let sent: Vec<Ticket> = (7..9).flat_map(|offset| offer(&mut engine, offset, 0)).collect();
+        engine.settled(sent[0], Err(Refusal::Trouble(Trouble::Transient)), 0);
+        assert_eq!(waits(&engine), Wait::Transaction(8), "the first waits for its destination");
+        engine.settled(sent[1], Err(Refusal::Undone), 0);
+        assert_eq!(waits(&engine), Wait::Transaction(8), "being aborted");
     }
 }

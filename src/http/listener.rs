@@ -3,23 +3,24 @@
 //! `axum::serve` has neither a limit of connections nor a time limit for the request, so both are
 //! here, below HTTP: a connection ends with an error when it makes no progress in time.
 
+use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::serve::Listener;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::oneshot;
 use tokio::time::{Instant, Sleep, sleep};
 
 /// What clients may hold.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
-    /// Connections at a time; more of them wait to be accepted.
+    /// Connections at a time; one more ends the oldest. A flood of idle ones must not keep a probe
+    /// out, or it would have this instance restarted.
     pub(super) connections: usize,
     /// From the first byte of a request to the first byte of its answer.
     pub(super) request: Duration,
@@ -38,12 +39,13 @@ impl Default for Limits {
 pub(super) struct BoundedListener {
     inner: TcpListener,
     limits: Limits,
-    permits: Arc<Semaphore>,
+    /// One for each connection, the oldest first. Dropped, it ends its connection.
+    open: VecDeque<oneshot::Sender<()>>,
 }
 
 impl BoundedListener {
     pub(super) fn new(inner: TcpListener, limits: Limits) -> Self {
-        Self { inner, limits, permits: Arc::new(Semaphore::new(limits.connections)) }
+        Self { inner, limits, open: VecDeque::new() }
     }
 }
 
@@ -52,13 +54,19 @@ impl Listener for BoundedListener {
     type Addr = SocketAddr;
 
     async fn accept(&mut self) -> (BoundedStream, SocketAddr) {
-        let permit = Arc::clone(&self.permits).acquire_owned().await;
-        let permit = permit.expect("the semaphore is never closed");
         // The listener's own accept deals with errors.
         let (inner, address) = Listener::accept(&mut self.inner).await;
+        self.open.retain(|connection| !connection.is_closed());
+        while self.open.len() >= self.limits.connections {
+            self.open.pop_front();
+        }
+        let (connection, evicted) = oneshot::channel();
+        self.open.push_back(connection);
         let deadline = Box::pin(sleep(self.limits.idle));
         let limits = self.limits;
-        (BoundedStream { inner, limits, deadline, in_request: false, _permit: permit }, address)
+        let stream =
+            BoundedStream { inner, limits, deadline, evicted, in_request: false, ended: false };
+        (stream, address)
     }
 
     fn local_addr(&self) -> io::Result<SocketAddr> {
@@ -70,8 +78,10 @@ pub(super) struct BoundedStream {
     inner: TcpStream,
     limits: Limits,
     deadline: Pin<Box<Sleep>>,
+    /// Completes when a newer connection needs the place.
+    evicted: oneshot::Receiver<()>,
     in_request: bool,
-    _permit: OwnedSemaphorePermit,
+    ended: bool,
 }
 
 impl BoundedStream {
@@ -79,13 +89,17 @@ impl BoundedStream {
         self.deadline.as_mut().reset(Instant::now() + limit);
     }
 
-    /// Waits no longer than until the deadline.
+    /// Waits no longer than until the deadline, or until the place is needed.
     fn or_deadline<T>(
         &mut self,
         progress: Poll<io::Result<T>>,
         context: &mut Context<'_>,
     ) -> Poll<io::Result<T>> {
-        if progress.is_pending() && self.deadline.as_mut().poll(context).is_ready() {
+        if progress.is_pending() && !self.ended {
+            self.ended = self.deadline.as_mut().poll(context).is_ready()
+                || Pin::new(&mut self.evicted).poll(context).is_ready();
+        }
+        if progress.is_pending() && self.ended {
             return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
         }
         progress

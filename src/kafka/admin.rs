@@ -13,7 +13,7 @@ use rdkafka::types::RDKafkaErrorCode;
 
 use super::context::{ClientName, LookupContext, Shared};
 use super::settings::Clients;
-use super::{oauth, raw};
+use super::{oauth, raw, refusal, settings};
 use crate::clock::Moment;
 use crate::config::Config;
 
@@ -36,7 +36,10 @@ pub enum TopicError {
     #[error("topic `{0}` does not exist; create it with `kafka-delay topics create`")]
     Missing(String),
     /// The daemon may not see it.
-    #[error("the daemon's user may not describe topic `{0}`: grant it Describe")]
+    #[error(
+        "the daemon's user may not describe topic `{0}`: grant it Read if it is the delay topic, \
+         Write if it is the dead-letter topic (both include Describe)"
+    )]
     Denied(String),
     /// The cluster did not answer.
     #[error("cannot describe topic `{topic}`: {cause}")]
@@ -75,8 +78,7 @@ pub struct Admin {
     client: AdminClient<LookupContext>,
     /// Asks for metadata; unlike the admin client, it tells why a connection fails.
     prober: BaseConsumer<LookupContext>,
-    topic: String,
-    timeout: Duration,
+    config: Config,
 }
 
 impl std::fmt::Debug for Admin {
@@ -87,45 +89,49 @@ impl std::fmt::Debug for Admin {
 
 impl Admin {
     /// A client whose calls take at most `kafka.request_timeout`.
-    pub fn new(settings: &ClientConfig, config: &Config) -> KafkaResult<Self> {
+    /// The error is for people.
+    pub fn new(config: &Config) -> Result<Self, String> {
+        // All clients, so that none of them fails later.
+        settings::check(config)?;
+        Self::clients(&settings::lookup(config), config).map_err(|error| {
+            let error = refusal::cannot_be_made(&error, config);
+            format!("the Kafka client refuses its configuration: {error}")
+        })
+    }
+
+    fn clients(settings: &ClientConfig, config: &Config) -> KafkaResult<Self> {
         let (events, _) = channel();
         let clients = Clients::new(config, events, Arc::default(), None);
         let context = || LookupContext(Shared::new(ClientName::Lookup, &clients));
         let client: AdminClient<LookupContext> = settings.create_with_context(context())?;
-        if let Some(file) = &clients.token_file {
-            // Nobody polls this short-lived client for token requests: it gets one for its life.
-            let token = oauth::read_token(file).map_err(KafkaError::ClientCreation)?;
+        // Nobody polls this short-lived client for token requests: it gets one for its life. What
+        // is wrong with the file is the prober's to tell.
+        if let Some(Ok(token)) = clients.token_file.as_deref().map(oauth::read_token) {
             raw::set_token(client.inner().native_ptr(), &token);
         }
         let prober = settings.create_with_context(context())?;
-        let (topic, timeout) = (config.source.topic.clone(), config.kafka.request_timeout);
-        Ok(Self { client, prober, topic, timeout })
+        Ok(Self { client, prober, config: config.clone() })
     }
 
     /// Asks for the cluster's first answer. Blocks for up to `timeout`.
     pub fn connect(&self, timeout: Duration) -> Result<(), ConnectError> {
         // Serves token requests, and shows what went wrong before.
-        let mut cause = None;
-        while let Some(polled) = self.prober.poll(Duration::ZERO) {
-            cause = polled.err().and_then(|error| error.rdkafka_error_code()).or(cause);
-        }
-        match self.prober.fetch_metadata(Some(&self.topic), timeout) {
-            Ok(_) => Ok(()),
-            Err(error) => {
-                while let Some(polled) = self.prober.poll(Duration::ZERO) {
-                    let code = polled.err().and_then(|error| error.rdkafka_error_code());
-                    cause = match (code, cause) {
-                        (_, Some(known)) if is_denied(known) => cause,
-                        (Some(code), _) => Some(code),
-                        (None, _) => cause,
-                    };
-                }
-                Err(ConnectError {
-                    denied: cause.is_some_and(is_denied),
-                    cause: cause.map_or_else(|| error.to_string(), |code| code.to_string()),
-                })
-            }
-        }
+        let before = self.poll_errors();
+        let topic = &self.config.source.topic;
+        let Err(error) = self.prober.fetch_metadata(Some(topic), timeout) else { return Ok(()) };
+        let codes = [before, self.poll_errors()].concat();
+        let failure = self.prober.context().0.failure();
+        let denial = codes.iter().find(|code| refusal::is_denied(**code));
+        let denied = denial.is_some() || failure.as_deref().is_some_and(refusal::says_denied);
+        let code = denial.or(codes.last()).map(ToString::to_string);
+        let cause = failure.or(code).unwrap_or_else(|| error.to_string());
+        Err(ConnectError { denied, cause: refusal::explain(&cause, &self.config) })
+    }
+
+    /// The errors that came up since the last call.
+    fn poll_errors(&self) -> Vec<RDKafkaErrorCode> {
+        let polled = std::iter::from_fn(|| self.prober.poll(Duration::ZERO));
+        polled.filter_map(|polled| polled.err()?.rdkafka_error_code()).collect()
     }
 
     /// Partitions and settings of `topic`.
@@ -141,7 +147,7 @@ impl Admin {
             |cause: String| TopicError::Unavailable { topic: topic.to_owned(), cause };
         let metadata = self
             .prober
-            .fetch_metadata(Some(topic), self.timeout)
+            .fetch_metadata(Some(topic), self.config.kafka.request_timeout)
             .map_err(|error| unavailable(error.to_string()))?;
         let entry = metadata.topics().iter().find(|entry| entry.name() == topic);
         let entry = entry.ok_or_else(|| TopicError::Missing(topic.to_owned()))?;
@@ -163,7 +169,9 @@ impl Admin {
         let started = Moment::now();
         loop {
             match self.partitions(topic) {
-                Err(TopicError::Missing(_)) if started.elapsed() < self.timeout => {
+                Err(TopicError::Missing(_))
+                    if started.elapsed() < self.config.kafka.request_timeout =>
+                {
                     std::thread::sleep(VISIBLE_POLL);
                 }
                 answer => return answer.map(|_| ()),
@@ -173,7 +181,7 @@ impl Admin {
 
     /// The topic's settings; `None` without the right to read them.
     async fn settings(&self, topic: &str) -> Option<BTreeMap<String, String>> {
-        let options = AdminOptions::new().request_timeout(Some(self.timeout));
+        let options = AdminOptions::new().request_timeout(Some(self.config.kafka.request_timeout));
         let resource = ResourceSpecifier::Topic(topic);
         let answer = self.client.describe_configs([&resource], &options).await.ok()?;
         let config = answer.into_iter().next()?.ok()?;
@@ -189,8 +197,8 @@ impl Admin {
     /// Makes a topic. `Ok(false)`: it exists already.
     pub async fn create(&self, plan: &TopicPlan, dry_run: bool) -> KafkaResult<bool> {
         let options = AdminOptions::new()
-            .request_timeout(Some(self.timeout))
-            .operation_timeout(Some(self.timeout))
+            .request_timeout(Some(self.config.kafka.request_timeout))
+            .operation_timeout(Some(self.config.kafka.request_timeout))
             .validate_only(dry_run);
         let mut topic =
             NewTopic::new(&plan.name, plan.partitions, TopicReplication::Fixed(plan.replicas));
@@ -205,13 +213,4 @@ impl Admin {
             None => Err(KafkaError::AdminOpCreation("no answer for the topic".to_owned())),
         }
     }
-}
-
-fn is_denied(code: RDKafkaErrorCode) -> bool {
-    matches!(
-        code,
-        RDKafkaErrorCode::Authentication
-            | RDKafkaErrorCode::SaslAuthenticationFailed
-            | RDKafkaErrorCode::SSL
-    )
 }

@@ -10,16 +10,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rdkafka::consumer::base_consumer::PartitionQueue;
-use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerGroupMetadata};
 use rdkafka::error::{KafkaError, KafkaResult};
 use rdkafka::types::RDKafkaErrorCode;
 use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 
 use super::context::{ClientName, DelayContext, Shared};
+use super::metadata;
 use super::port::{Fetched, PortError};
 use super::raw;
 use super::record::KafkaRecord;
 use super::settings::Clients;
+use crate::engine::Commit;
 
 /// A seek waits this long for librdkafka's main thread, which answers within 0.2 ms.
 const SEEK_TIMEOUT: Duration = Duration::from_secs(1);
@@ -182,14 +184,34 @@ impl DelayConsumer {
         unassigned.map_err(|error| port_error("unassign", &error))
     }
 
-    pub(super) fn commit(&self, offsets: &[(i32, i64)]) -> Result<(), PortError> {
-        let mut list = TopicPartitionList::with_capacity(offsets.len());
-        for (partition, offset) in offsets {
-            list.add_partition_offset(&self.topic, *partition, Offset::Offset(*offset))
-                .map_err(|error| port_error("commit", &error))?;
-        }
-        raw::commit(self.consumer.client().native_ptr(), &list)
+    pub(super) fn commit(&self, commits: &[Commit]) -> Result<(), PortError> {
+        raw::commit(self.consumer.client().native_ptr(), &self.offsets(commits)?)
             .map_err(|code| PortError { call: "commit", cause: code.to_string() })
+    }
+
+    /// `commits` as librdkafka takes them.
+    pub(super) fn offsets(&self, commits: &[Commit]) -> Result<TopicPartitionList, PortError> {
+        let mut list = TopicPartitionList::with_capacity(commits.len());
+        for commit in commits {
+            let mut element = list.add_partition(&self.topic, commit.partition);
+            element
+                .set_offset(Offset::Offset(commit.offset))
+                .map_err(|error| port_error("commit", &error))?;
+            if !commit.ahead.is_empty() {
+                element.set_metadata(metadata::encode(&commit.ahead));
+            }
+        }
+        Ok(list)
+    }
+
+    /// Who we are in the group, for the commit of a transaction.
+    pub(super) fn group_metadata(&self) -> Result<ConsumerGroupMetadata, PortError> {
+        let group = self.consumer.group_metadata();
+        // Looked at afterwards: whoever has lost its membership by then cannot have a new one
+        // before it has given its partitions back, which is our thread's to do.
+        group.filter(|_| raw::is_member(self.consumer.client().native_ptr())).ok_or_else(|| {
+            PortError { call: "group metadata", cause: "not a member of the group now".to_owned() }
+        })
     }
 
     fn seek(&self, partition: i32, offset: i64) -> Result<(), PortError> {

@@ -2,9 +2,9 @@
 
 use std::error::Error;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rdkafka::client::OAuthToken;
@@ -13,16 +13,16 @@ use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
 use rdkafka::error::{KafkaError, KafkaResult};
 use rdkafka::message::DeliveryResult;
 use rdkafka::producer::ProducerContext;
-use rdkafka::types::{RDKafkaErrorCode, RDKafkaRespErr};
+use rdkafka::types::RDKafkaRespErr;
 use rdkafka::{ClientContext, Statistics, TopicPartitionList};
 use tracing::{debug, info, warn};
 
 use crate::clock::Moment;
 
-use super::error::{Stage, classify, code_name};
+use super::error::{Stage, classify, code_name, fatal_cause};
 use super::port::{Event, SendError};
 use super::waker::Waker;
-use super::{oauth, settings::Clients};
+use super::{oauth, refusal, settings::Clients};
 use crate::engine::{Refusal, Ticket};
 
 /// Which client an error, log line or statistic comes from.
@@ -71,6 +71,8 @@ pub(super) struct Shared {
     observer: Option<Arc<dyn Observer>>,
     events: Sender<Event>,
     waker: Arc<Waker>,
+    /// The last thing that went wrong.
+    failure: Mutex<Option<String>>,
 }
 
 impl Shared {
@@ -81,7 +83,18 @@ impl Shared {
             observer: clients.observer.clone(),
             events: clients.events.clone(),
             waker: Arc::clone(&clients.waker),
+            failure: Mutex::default(),
         }
+    }
+
+    /// The last thing that went wrong, in librdkafka's words. It tells it once and then keeps quiet
+    /// about it for half a minute; its error codes alone do not tell why a connection fails.
+    pub(super) fn failure(&self) -> Option<String> {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn note_failure(&self, text: &str) {
+        *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(text.to_owned());
     }
 
     /// Reports an event. The receiver lives until the process ends or the port is gone, when
@@ -94,24 +107,24 @@ impl Shared {
 
     pub(super) fn report_error(&self, error: &KafkaError, text: &str) {
         let code = error.rdkafka_error_code();
-        let client = self.client.label();
-        let denied = matches!(
-            code,
-            Some(
-                RDKafkaErrorCode::GroupAuthorizationFailed
-                    | RDKafkaErrorCode::TopicAuthorizationFailed
-            )
-        );
-        let text = if text.is_empty() { error.to_string() } else { text.to_owned() };
-        let event = if let KafkaError::MessageConsumptionFatal(code) = error {
-            Event::Fatal(format!("{client}: {code}"))
-        } else if code == Some(RDKafkaErrorCode::Fatal) {
-            Event::Fatal(format!("{client}: {text}"))
-        } else if denied && self.client == ClientName::Consumer {
-            Event::Denied(text)
-        } else {
-            let code = code.map_or_else(|| "unknown".to_owned(), code_name);
-            Event::Error { client, code, text }
+        let event = match (error, code) {
+            (KafkaError::MessageConsumptionFatal(code), _) => {
+                Event::Fatal(format!("{}: {code}", self.client.label()))
+            }
+            (_, Some(rdkafka::types::RDKafkaErrorCode::Fatal)) => {
+                Event::Fatal(fatal_cause(self.client.label(), text))
+            }
+            (_, code) => Event::Error {
+                client: self.client.label(),
+                code: code.map_or_else(|| "unknown".to_owned(), code_name),
+                text: {
+                    let text = if text.is_empty() { error.to_string() } else { text.to_owned() };
+                    match code.and_then(refusal::missing_right) {
+                        Some(advice) => format!("{text}; {advice}"),
+                        None => text,
+                    }
+                },
+            },
         };
         self.report(event);
     }
@@ -126,9 +139,13 @@ impl Shared {
             | RDKafkaLogLevel::Critical
             | RDKafkaLogLevel::Error
             | RDKafkaLogLevel::Warning => {
+                self.note_failure(text);
                 warn!(target: "librdkafka", client, facility, "{text}");
             }
             RDKafkaLogLevel::Notice | RDKafkaLogLevel::Info => {
+                if facility == "FAIL" {
+                    self.note_failure(text);
+                }
                 info!(target: "librdkafka", client, facility, "{text}");
             }
             RDKafkaLogLevel::Debug => debug!(target: "librdkafka", client, facility, "{text}"),
@@ -155,7 +172,7 @@ impl Shared {
 
     fn token(&self) -> Result<OAuthToken, Box<dyn Error>> {
         let file = self.token_file.as_ref().ok_or("kafka.sasl.token_file is not set")?;
-        Ok(oauth::read_token(file)?)
+        Ok(oauth::read_token(file).inspect_err(|fault| self.note_failure(fault))?)
     }
 }
 
@@ -263,11 +280,13 @@ impl ProducerContext for ForwardContext {
                 Some(code) => match classify(code, stage) {
                     SendError::Refused(refusal) => Err(refusal),
                     SendError::Fatal(cause) => {
-                        self.0.report(Event::Fatal(format!("producer: {cause}")));
+                        self.0.report(Event::Fatal(fatal_cause("producer", &cause)));
                         Err(Refusal::Trouble(crate::engine::Trouble::Transient))
                     }
-                    // Only sending can meet a full queue.
-                    SendError::Full => Err(Refusal::Trouble(crate::engine::Trouble::Transient)),
+                    // Only sending can meet these.
+                    SendError::Full | SendError::TransactionFailed => {
+                        Err(Refusal::Trouble(crate::engine::Trouble::Transient))
+                    }
                 },
                 None => Err(Refusal::produce_failed(error.to_string())),
             },

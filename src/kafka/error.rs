@@ -17,7 +17,8 @@ pub(super) enum Stage {
     },
 }
 
-/// Sorts a produce error into: wait for room, retry, reject, or end the process.
+/// Sorts a produce error into: wait for room, retry, reject, abort the transaction, or end the
+/// process.
 ///
 /// librdkafka retries what it deems transient by itself and without end (`delivery.timeout.ms=0`),
 /// so an error that arrives here is its last word. Codes of the broker that are not named are
@@ -30,6 +31,8 @@ pub(super) fn classify(code: Code, stage: Stage) -> SendError {
     let trouble = |trouble| SendError::Refused(Refusal::Trouble(trouble));
     match code {
         Code::QueueFull => SendError::Full,
+        Code::State => SendError::TransactionFailed,
+        Code::PurgeQueue | Code::PurgeInflight => SendError::Refused(Refusal::Undone),
         Code::Fatal | Code::Fenced | Code::ClusterAuthorizationFailed => {
             SendError::Fatal(code.to_string())
         }
@@ -75,6 +78,18 @@ pub(super) fn classify(code: Code, stage: Stage) -> SendError {
     }
 }
 
+/// Why the client called `client` cannot go on, for people.
+pub(super) fn fatal_cause(client: &str, text: &str) -> String {
+    // What librdkafka calls a newer instance may be the coordinator giving our transaction up.
+    let hint = if text.contains("fenced by") {
+        "; either another instance uses the same forward.transactional_id, or a transaction \
+         outlived forward.transaction_timeout while the cluster was out of reach"
+    } else {
+        ""
+    };
+    format!("{client}: {text}{hint}")
+}
+
 /// The code's name as a metric label: `all_brokers_down`, `not_leader_for_partition`.
 pub fn code_name(code: Code) -> String {
     let mut name = String::new();
@@ -107,6 +122,8 @@ mod tests {
         assert_eq!(delivery(Code::NotEnoughReplicas), trouble(Trouble::Transient));
         assert_eq!(classify(Code::QueueFull, Stage::Enqueue), SendError::Full);
         assert!(matches!(delivery(Code::Fenced), SendError::Fatal(_)));
+        assert_eq!(delivery(Code::PurgeQueue), SendError::Refused(Refusal::Undone));
+        assert_eq!(classify(Code::State, Stage::Enqueue), SendError::TransactionFailed);
         for (code, stage, reason) in [
             (Code::MessageSizeTooLarge, Stage::Enqueue, RejectReason::TooLarge),
             (Code::UnknownPartition, Stage::Enqueue, RejectReason::InvalidPartition),

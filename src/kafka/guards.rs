@@ -116,6 +116,13 @@ pub fn check_dead_letter_topic(
         let settings = state.settings.as_ref()?;
         settings.get("max.message.bytes")?.parse::<i64>().ok()
     };
+    if state.settings.is_none() {
+        findings.warning(
+            "its settings cannot be read (grant DescribeConfigs): max.message.bytes and cleanup \
+             policy are not checked"
+                .to_owned(),
+        );
+    }
     if let (Some(takes), Some(source)) = (limit(state), limit(delay_topic))
         && takes < source.saturating_add(ADDED_HEADERS_BYTES)
     {
@@ -229,5 +236,7 @@ mod tests {
         assert_eq!(check(&[("max.message.bytes", "1049612")]), 0);
         assert_eq!(check(&[("max.message.bytes", "1049611")]), 1);
         assert_eq!(check(&[("max.message.bytes", "2000000"), ("cleanup.policy", "compact")]), 1);
+        let hidden = TopicState { partitions: 1, settings: None };
+        assert_eq!(check_dead_letter_topic("dlq", &hidden, &source).len(), 1);
     }
 }

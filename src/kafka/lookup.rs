@@ -12,13 +12,15 @@ use std::time::Duration;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::KafkaResult;
 use rdkafka::message::Message;
+use rdkafka::types::RDKafkaRespErr;
 use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 use tracing::{debug, info, warn};
 
 use super::context::{ClientName, LookupContext, Shared};
 use super::port::{Event, Located, LogRange, Probe};
 use super::settings::Clients;
-use crate::engine::Wait;
+use super::{metadata, raw};
+use crate::engine::{Ahead, Wait};
 
 /// One question to the cluster.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(10);
@@ -26,6 +28,9 @@ const QUERY_TIMEOUT: Duration = Duration::from_secs(10);
 /// One question for log ends. Short: a partition without a leader uses it up, and questions for a
 /// new assignment wait behind it.
 const RANGE_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Led by the coordinators of groups and of transactions.
+const COORDINATOR_LOGS: [&str; 2] = ["__consumer_offsets", "__transaction_state"];
 
 /// Pause before a failed question for a new assignment is asked again.
 const RETRY_PAUSE: Duration = Duration::from_millis(500);
@@ -139,6 +144,7 @@ impl Asker {
         let answer = match &probe.wait {
             Wait::Record(offset) => self.can_read(probe.partition, *offset),
             Wait::Acknowledgement(_, topic) => self.is_whole(topic),
+            Wait::Transaction(_) => self.can_commit(),
             Wait::Turn(_) => Ok(true),
         };
         let could_go_on = matches!(answer, Ok(true));
@@ -156,6 +162,23 @@ impl Asker {
             self.client.poll(QUERY_TIMEOUT).map(|polled| polled.map(|record| record.offset()));
         self.client.unassign()?;
         Ok(read.transpose()?.is_some_and(|found| found >= offset))
+    }
+
+    /// Whether a transaction could end. Its coordinators lead partitions of two internal topics,
+    /// which this daemon's rights may hide from it.
+    fn can_commit(&self) -> KafkaResult<bool> {
+        for log in COORDINATOR_LOGS {
+            if !self.is_hidden(log)? && !self.is_whole(log)? {
+                return Ok(false);
+            }
+        }
+        self.is_whole(&self.topic)
+    }
+
+    fn is_hidden(&self, topic: &str) -> KafkaResult<bool> {
+        let metadata = self.client.fetch_metadata(Some(topic), RANGE_TIMEOUT)?;
+        let denied = RDKafkaRespErr::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED;
+        Ok(metadata.topics().iter().any(|topic| topic.error() == Some(denied)))
     }
 
     /// Whether every partition of `topic` has all its replicas and a leader that answers.
@@ -180,7 +203,7 @@ impl Asker {
     fn locate(&self, partitions: &[i32]) -> KafkaResult<Vec<Located>> {
         let list = self.list(partitions, Offset::Invalid)?;
         // Committed first: the log's end can then only be further on.
-        let committed = self.client.committed_offsets(list, QUERY_TIMEOUT)?;
+        let list = self.client.committed_offsets(list, QUERY_TIMEOUT)?;
         let ranges = match self.ranges(partitions) {
             Ok(ranges) => Some(ranges),
             // One partition without a leader must not keep all others from being read. A position
@@ -194,17 +217,20 @@ impl Asker {
         };
         let mut located = Vec::with_capacity(partitions.len());
         for (index, &partition) in partitions.iter().enumerate() {
-            let committed = committed
+            let found = list
                 .find_partition(&self.topic, partition)
                 .map_or(Ok(None), |element| element.error().map(|()| Some(element.offset())))?;
-            let committed = match committed {
+            let committed = match found {
                 Some(Offset::Offset(offset)) => Some(offset),
                 _ => None,
             };
+            let ahead = committed.map_or_else(Ahead::default, |offset| {
+                metadata::decode(offset, &raw::metadata(&list, partition))
+            });
             let assumed = committed.unwrap_or(0);
             let range = ranges.as_ref().map(|ranges| (ranges[index].start, ranges[index].end));
             let (start, end) = range.unwrap_or((assumed, assumed));
-            located.push(Located { partition, committed, start, end });
+            located.push(Located { partition, committed, ahead, start, end });
         }
         Ok(located)
     }

@@ -1,9 +1,10 @@
 //! The edge to Kafka: librdkafka's callbacks become plain [`Event`]s, the engine's decisions become
 //! calls. Nothing here decides what to forward.
 //!
-//! Threads: the engine thread owns the consumer and its queues; librdkafka's producer has a thread
-//! for delivery reports; [`lookup`] asks for offsets on a client of its own. All events reach the
-//! engine thread through one channel, and [`Waker`] ends its sleep.
+//! Threads: the engine thread owns the consumer and its queues; the producer has a thread for
+//! delivery reports and one for the ends of [`Transactions`]; [`lookup`] asks for offsets on a
+//! client of its own. All events reach the engine thread through one channel, and [`Waker`] ends
+//! its sleep.
 
 pub mod admin;
 mod consumer;
@@ -11,24 +12,30 @@ mod context;
 mod error;
 pub mod guards;
 mod lookup;
+mod metadata;
 pub mod mock;
 mod oauth;
 mod port;
 mod producer;
 mod raw;
 mod record;
+mod refusal;
 pub mod sender;
 pub mod settings;
 pub mod tail;
+mod transactions;
 mod waker;
 
 pub use consumer::DelayConsumer;
 pub use context::{BrokerState, ClientName, Observer};
 pub use error::code_name;
 pub use lookup::Lookup;
-pub use port::{Event, Fetched, KafkaPort, Located, LogRange, Port, PortError, Probe, SendError};
+pub use port::{
+    AbortCause, Event, Fetched, KafkaPort, Located, LogRange, Port, PortError, Probe, SendError,
+};
 pub use producer::{ForwardProducer, ForwardStyle};
 pub use record::{HeaderList, KafkaRecord};
+pub use transactions::{InitError, Transactions};
 pub use waker::Waker;
 
 /// What the librdkafka that is linked in was built with; the error is for people.

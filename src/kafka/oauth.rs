@@ -7,11 +7,17 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use rdkafka::client::OAuthToken;
 
+use crate::clock;
+
 /// Reads a JWT and takes its lifetime and subject from its claims.
 pub(super) fn read_token(file: &Path) -> Result<OAuthToken, String> {
     let token = std::fs::read_to_string(file)
         .map_err(|error| format!("token file {}: {error}", file.display()))?;
-    parse(token.trim()).map_err(|fault| format!("token file {}: {fault}", file.display()))
+    let token = parse(token.trim()).and_then(|token| match token.lifetime_ms > clock::wall_ms() {
+        true => Ok(token),
+        false => Err("the token has expired".to_owned()),
+    });
+    token.map_err(|fault| format!("token file {}: {fault}", file.display()))
 }
 
 fn parse(token: &str) -> Result<OAuthToken, String> {

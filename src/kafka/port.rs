@@ -8,18 +8,22 @@ use std::time::Duration;
 
 use super::consumer::DelayConsumer;
 use super::context::ClientName;
+use super::error::fatal_cause;
 use super::lookup::Lookup;
 use super::producer::ForwardProducer;
 use super::record::KafkaRecord;
-use crate::engine::{Outgoing, Record, Refusal, Ticket, Wait};
+use super::transactions::Transactions;
+use crate::engine::{Ahead, Commit, Outgoing, Record, Refusal, Ticket, Trouble, Wait};
 
 /// Where a partition's log and the group's commit stand.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Located {
     /// Partition of the delay topic.
     pub partition: i32,
     /// Offset committed by the group; `None` when it never committed one.
     pub committed: Option<i64>,
+    /// What that commit says about records above it.
+    pub ahead: Ahead,
     /// First offset of the log.
     pub start: i64,
     /// Offset after the last readable record.
@@ -71,6 +75,10 @@ pub enum Event {
     },
     /// A commit ended.
     Committed(Result<(), String>),
+    /// The answer to [`Port::open`].
+    Opened(Result<(), String>),
+    /// The open transaction was aborted, and every send of it has ended.
+    Aborted(Option<AbortCause>),
     /// The answer to [`Port::locate`].
     Located {
         /// The number that the question had.
@@ -97,8 +105,6 @@ pub enum Event {
         /// For people.
         text: String,
     },
-    /// The consumer may not read the delay topic or be in the group; the process must end.
-    Denied(String),
     /// The client cannot go on; the process must end.
     Fatal(String),
 }
@@ -119,8 +125,19 @@ pub enum SendError {
     Full,
     /// The destination does not take the record.
     Refused(Refusal),
+    /// The open transaction has failed and must be aborted.
+    TransactionFailed,
     /// The producer cannot go on; the process must end.
     Fatal(String),
+}
+
+/// Why a transaction had to be aborted, if the client says so.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AbortCause {
+    /// For people.
+    pub text: String,
+    /// What ails one of the transaction's destinations, if that is the cause.
+    pub trouble: Option<Trouble>,
 }
 
 /// A call that the client did not carry out.
@@ -150,7 +167,8 @@ pub trait Port {
     /// Looks at every queue again, whether it announced records or not.
     fn sweep(&mut self);
 
-    /// Starts a send; it ends in [`Event::Delivered`].
+    /// Starts a send; it ends in [`Event::Delivered`]. In exactly-once mode it belongs to the
+    /// open transaction, which the first send begins.
     fn send(
         &mut self,
         ticket: Ticket,
@@ -176,8 +194,16 @@ pub trait Port {
     /// Gives partitions back.
     fn unassign(&mut self, partitions: &[i32]) -> Result<(), PortError>;
 
-    /// Starts a commit of (partition, next offset); it ends in [`Event::Committed`].
-    fn commit(&mut self, offsets: &[(i32, i64)]) -> Result<(), PortError>;
+    /// Starts a commit; it ends in [`Event::Committed`]. In exactly-once mode it is that of the
+    /// open transaction, with all that was sent in it: only when every send has ended.
+    fn commit(&mut self, commits: &[Commit]) -> Result<(), PortError>;
+
+    /// In exactly-once mode, before the first send: makes sure that the coordinator knows of the
+    /// transaction, by adding `commit` to it; ends in [`Event::Opened`].
+    fn open(&mut self, commit: &Commit) -> Result<(), PortError>;
+
+    /// Aborts the open transaction; ends in [`Event::Aborted`].
+    fn abort(&mut self);
 }
 
 /// The real Kafka.
@@ -185,6 +211,8 @@ pub trait Port {
 pub struct KafkaPort<'q> {
     consumer: &'q DelayConsumer,
     producer: ForwardProducer,
+    /// In exactly-once mode.
+    transactions: Option<Transactions>,
     lookup: Arc<Lookup>,
     events: Receiver<Event>,
     /// Records taken out of queues by [`Self::touch`], by partition.
@@ -196,10 +224,11 @@ impl<'q> KafkaPort<'q> {
     pub fn new(
         consumer: &'q DelayConsumer,
         producer: ForwardProducer,
+        transactions: Option<Transactions>,
         lookup: Arc<Lookup>,
         events: Receiver<Event>,
     ) -> Self {
-        Self { consumer, producer, lookup, events, touched: BTreeMap::new() }
+        Self { consumer, producer, transactions, lookup, events, touched: BTreeMap::new() }
     }
 
     /// Polls every queue once. A rebalance outdates what all of them hold; outdated records count
@@ -230,7 +259,7 @@ impl<'q> Port for KafkaPort<'q> {
         if matches!(event, Event::Error { client, .. } if client == ClientName::Producer.label())
             && let Some(cause) = self.producer.fatal_error()
         {
-            return Some(Event::Fatal(format!("producer: {cause}")));
+            return Some(Event::Fatal(fatal_cause("producer", &cause)));
         }
         Some(event)
     }
@@ -248,6 +277,9 @@ impl<'q> Port for KafkaPort<'q> {
         ticket: Ticket,
         outgoing: &Outgoing<'_, Self::Record>,
     ) -> Result<(), SendError> {
+        if let Some(transactions) = &mut self.transactions {
+            transactions.begin().map_err(|error| SendError::Fatal(error.cause))?;
+        }
         self.producer.send(ticket, outgoing)
     }
 
@@ -287,7 +319,27 @@ impl<'q> Port for KafkaPort<'q> {
         Ok(())
     }
 
-    fn commit(&mut self, offsets: &[(i32, i64)]) -> Result<(), PortError> {
-        self.consumer.commit(offsets)
+    fn open(&mut self, commit: &Commit) -> Result<(), PortError> {
+        let Some(transactions) = &mut self.transactions else { return Ok(()) };
+        let group = self.consumer.group_metadata()?;
+        transactions.open(self.consumer.offsets(std::slice::from_ref(commit))?, group)
+    }
+
+    fn commit(&mut self, commits: &[Commit]) -> Result<(), PortError> {
+        match &mut self.transactions {
+            None => self.consumer.commit(commits),
+            Some(transactions) => {
+                // Taken now, when all that happened to our partitions has been handled: a member
+                // that knows of a rebalance may commit partitions it has just lost.
+                let group = self.consumer.group_metadata()?;
+                transactions.commit(self.consumer.offsets(commits)?, group)
+            }
+        }
+    }
+
+    fn abort(&mut self) {
+        if let Some(transactions) = &mut self.transactions {
+            transactions.abort();
+        }
     }
 }

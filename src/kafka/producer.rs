@@ -59,6 +59,11 @@ impl ForwardProducer {
         self.producer.client().fatal_error().map(|(_, text)| text)
     }
 
+    /// Another handle to the same producer.
+    pub(super) fn handle(&self) -> ThreadedProducer<ForwardContext> {
+        self.producer.clone()
+    }
+
     pub(super) fn send(
         &self,
         ticket: Ticket,

@@ -1,5 +1,6 @@
-//! What rust-rdkafka's safe API cannot do with headers: names that are not UTF-8 (its iterator
-//! panics on them) and changing a copied header list in place.
+//! What rust-rdkafka's safe API cannot do: headers whose names are not UTF-8 (its iterator panics
+//! on them), changing a copied header list in place, commits that report their end, metadata of
+//! commits that others wrote, and who we are in the group.
 //!
 //! [`BorrowedHeaders`] is a zero-sized type whose address *is* librdkafka's handle, and
 //! [`OwnedHeaders::as_borrowed`] gives it; both are how rust-rdkafka 0.39 itself passes headers.
@@ -95,6 +96,48 @@ pub(super) fn commit(client: *mut RDKafka, offsets: &TopicPartitionList) -> Resu
     match error {
         RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR => Ok(()),
         error => Err(error.into()),
+    }
+}
+
+/// Whether the consumer has a member id and a generation of its group. A member that was thrown out
+/// has lost one or both; the broker takes a transaction's offsets from a client without either
+/// unchecked, as from one that is in no group.
+pub(super) fn is_member(client: *mut RDKafka) -> bool {
+    // SAFETY: the client is alive; the metadata is ours until it is destroyed, and so is the
+    // member id in it, a NUL-terminated string.
+    unsafe {
+        let group = sys::rd_kafka_consumer_group_metadata(client);
+        if group.is_null() {
+            return false;
+        }
+        let member = sys::rd_kafka_consumer_group_metadata_member_id(group);
+        let named = !member.is_null() && !CStr::from_ptr(member).is_empty();
+        let generation = sys::rd_kafka_consumer_group_metadata_generation_id(group);
+        sys::rd_kafka_consumer_group_metadata_destroy(group);
+        named && generation >= 0
+    }
+}
+
+/// The metadata of `partition` in an answer with committed offsets; empty without any. Any tool may
+/// have written it, and rust-rdkafka panics where it is not UTF-8.
+pub(super) fn metadata(list: &TopicPartitionList, partition: i32) -> Vec<u8> {
+    // SAFETY: the list is alive and nobody changes it while we borrow it; `elems` has `cnt`
+    // elements; metadata that is not null points to `metadata_size` bytes of the element.
+    unsafe {
+        let list = &*list.ptr();
+        let count = usize::try_from(list.cnt).unwrap_or(0);
+        if list.elems.is_null() {
+            return Vec::new();
+        }
+        let elements = std::slice::from_raw_parts(list.elems, count);
+        let element = elements.iter().find(|element| element.partition == partition);
+        match element.filter(|element| !element.metadata.is_null()) {
+            None => Vec::new(),
+            Some(element) => {
+                let start = element.metadata.cast::<u8>();
+                std::slice::from_raw_parts(start, element.metadata_size).to_vec()
+            }
+        }
     }
 }
 

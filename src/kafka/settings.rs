@@ -9,8 +9,9 @@ use secrecy::ExposeSecret;
 
 use super::context::Observer;
 use super::port::Event;
+use super::refusal;
 use super::waker::Waker;
-use crate::config::{Choice, Config, Credentials, GroupProtocol};
+use crate::config::{Choice, Config, Credentials, GroupProtocol, Guarantee};
 
 /// What every client is made with.
 #[derive(Clone)]
@@ -129,6 +130,32 @@ pub fn producer(config: &Config) -> ClientConfig {
     client
 }
 
+/// Settings of the daemon's own producer: as above, or with transactions.
+pub fn forwarder(config: &Config) -> ClientConfig {
+    let mut client = producer(config);
+    let forward = &config.forward;
+    if forward.guarantee == Guarantee::ExactlyOnce {
+        let timeout_ms = forward.transaction_timeout.as_millis();
+        client
+            .set("transactional.id", &forward.transactional_id)
+            .set("transaction.timeout.ms", timeout_ms.to_string())
+            // A request must not outlive the transaction it is for.
+            .set(
+                "socket.timeout.ms",
+                timeout_ms.min(config.kafka.request_timeout.as_millis()).to_string(),
+            )
+            // What is not acknowledged by then is aborted and sent anew, while the broker has not
+            // yet given the transaction up.
+            .set("delivery.timeout.ms", (timeout_ms * 2 / 3).to_string())
+            // The broker makes a transaction wait while it writes the markers of the one before;
+            // with the default it is asked again after 100 ms.
+            .set("retry.backoff.ms", "5")
+            // An unknown topic holds up the whole transaction until it is reported.
+            .set("topic.metadata.propagation.max.ms", "0");
+    }
+    client
+}
+
 /// Settings of the client that asks for offsets and topic settings. It never joins the group.
 pub fn lookup(config: &Config) -> ClientConfig {
     let mut client = common(config, "lookup");
@@ -148,12 +175,15 @@ pub fn lookup(config: &Config) -> ClientConfig {
 /// Whether librdkafka accepts the settings of every client; needs no broker. The error is for
 /// people.
 pub fn check(config: &Config) -> Result<(), String> {
-    for (role, settings) in
-        [("consumer", consumer(config)), ("producer", producer(config)), ("lookup", lookup(config))]
-    {
-        settings
-            .create_native_config()
-            .map_err(|error| format!("the Kafka client ({role}) refuses a setting: {error}"))?;
+    for (role, settings) in [
+        ("consumer", consumer(config)),
+        ("producer", forwarder(config)),
+        ("lookup", lookup(config)),
+    ] {
+        settings.create_native_config().map_err(|error| {
+            let error = refusal::cannot_be_made(&error, config);
+            format!("the Kafka client ({role}) refuses a setting: {error}")
+        })?;
     }
     Ok(())
 }

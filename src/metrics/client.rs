@@ -4,7 +4,9 @@ use prometheus::{Error, Histogram, IntCounter};
 
 use super::bounded::BoundedCounter;
 use super::families::Families;
-use super::labels::{ByLabel, ClientKind, CommitResult, LabelValue, RebalanceEvent};
+use super::labels::{
+    ByLabel, ClientKind, CommitResult, LabelValue, RebalanceEvent, TransactionOutcome,
+};
 use crate::status::PauseReason;
 
 /// Counters and histograms of the clients and the loop.
@@ -25,6 +27,12 @@ pub struct ClientMetrics {
     pub kafka_errors: ByLabel<ClientKind, BoundedCounter>,
     /// Offset commits.
     pub commits: ByLabel<CommitResult, IntCounter>,
+    /// Transactions, with `exactly_once`.
+    pub transactions: ByLabel<TransactionOutcome, IntCounter>,
+    /// Seconds from the first send of a transaction to its commit.
+    pub transaction_duration_seconds: Histogram,
+    /// Records in a committed transaction.
+    pub transaction_records: Histogram,
     /// Rebalance callbacks.
     pub rebalances: ByLabel<RebalanceEvent, IntCounter>,
     /// Seconds spent in rebalance callbacks.
@@ -70,6 +78,21 @@ impl ClientMetrics {
                 BoundedCounter::new(&kafka_errors, &[client.name()], MAX_ERROR_CODES)
             }),
             commits: families.counters_by("commits_total", "Offset commits.", "result")?,
+            transactions: families.counters_by(
+                "transactions_total",
+                "Transactions of the producer, by outcome.",
+                "outcome",
+            )?,
+            transaction_duration_seconds: families.histogram(
+                "transaction_duration_seconds",
+                "Time from the first send of a transaction to its commit.",
+                &TRANSACTION_BUCKETS,
+            )?,
+            transaction_records: families.histogram(
+                "transaction_records",
+                "Records in a committed transaction.",
+                &TRANSACTION_RECORD_BUCKETS,
+            )?,
             rebalances: families.counters_by(
                 "rebalances_total",
                 "Rebalance callbacks.",
@@ -94,6 +117,13 @@ const WAKEUP_BUCKETS: [f64; 10] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.
 /// From a local acknowledgement up to the 10 to 17 s for which a killed broker stalls acks=all.
 const PRODUCE_BUCKETS: [f64; 13] =
     [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 15.0, 60.0];
+
+/// From a commit of single records up to the default `forward.transaction_timeout`.
+const TRANSACTION_BUCKETS: [f64; 10] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0];
+
+/// Up to the most that a transaction takes in.
+const TRANSACTION_RECORD_BUCKETS: [f64; 9] =
+    [0.0, 1.0, 5.0, 20.0, 100.0, 500.0, 2_000.0, 5_000.0, 10_000.0];
 
 /// Up to a session timeout, after which the group goes on without this member.
 const REBALANCE_BUCKETS: [f64; 8] = [0.001, 0.01, 0.1, 0.5, 1.0, 5.0, 15.0, 45.0];

@@ -60,6 +60,16 @@ pub enum CommitResult {
 }
 label_value!(CommitResult { Ok => "ok", Error => "error", });
 
+/// How a transaction ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TransactionOutcome {
+    /// Its records are visible and their offsets committed.
+    Committed,
+    /// None of it happened; its records were sent anew.
+    Aborted,
+}
+label_value!(TransactionOutcome { Committed => "committed", Aborted => "aborted", });
+
 /// A page of the HTTP server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HttpPath {
@@ -190,5 +200,6 @@ mod tests {
         assert_indexed::<RebalanceEvent>();
         assert_indexed::<RejectReason>();
         assert_indexed::<Severity>();
+        assert_indexed::<TransactionOutcome>();
     }
 }

@@ -136,6 +136,7 @@ fn every_series_exists_from_the_first_scrape() {
         r#"kafka_delay_offsets_reset_total{reason="recreated"}"#,
         r#"kafka_delay_commits_total{result="ok"}"#,
         r#"kafka_delay_commits_total{result="error"}"#,
+        r#"kafka_delay_transactions_total{outcome="aborted"}"#,
         r#"kafka_delay_log_messages_total{severity="warn"}"#,
         r#"kafka_delay_log_messages_total{severity="error"}"#,
         r#"kafka_delay_http_requests_total{code="503",path="/livez"}"#,

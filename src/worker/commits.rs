@@ -1,13 +1,8 @@
-//! Commits of the settled prefix: one under way at a time, a fixed cadence.
+//! Commits of what is settled: at a fixed cadence, or with each transaction.
 
-use std::time::Duration;
-
-use crate::engine::Engine;
+use super::transactions::{Ended, Transactions};
+use crate::engine::{Commit, Engine, Record, Refusal, Ticket};
 use crate::kafka::Port;
-
-/// librdkafka answers every commit; one that took this long is given up and made again, which is
-/// harmless: a commit names an offset, not a step.
-const ANSWER_TIMEOUT_MS: i64 = 30_000;
 
 /// A commit that failed is made again after this long.
 const RETRY_MS: i64 = 100;
@@ -15,80 +10,28 @@ const RETRY_MS: i64 = 100;
 /// The last commit before partitions are given back is tried for this long.
 const LAST_TIMEOUT_MS: i64 = 2_000;
 
-/// The commit under way, and when the next one is due.
+/// How what is settled gets committed.
 #[derive(Debug)]
-pub(super) struct Commits {
-    every_ms: i64,
-    next_ms: i64,
-    under_way: Option<UnderWay>,
-}
-
-#[derive(Debug)]
-struct UnderWay {
-    offsets: Vec<(i32, u32, i64)>,
-    since_ms: i64,
+pub(super) enum Commits {
+    /// By itself, after it is settled: at least once.
+    Cadence(Cadence),
+    /// In one transaction with the sends: exactly once.
+    Transactions(Transactions),
 }
 
 impl Commits {
-    pub(super) fn new(every: Duration) -> Self {
-        let every_ms = i64::try_from(every.as_millis()).unwrap_or(i64::MAX);
-        Self { every_ms, next_ms: 0, under_way: None }
-    }
-
-    /// Commits what is settled in all lanes, when the time has come and nothing is under way.
+    /// Goes on with what is to be committed, as the time has come. `quiet`: nothing more is to be
+    /// sent right now.
     pub(super) fn tick<P: Port>(
         &mut self,
         engine: &Engine<P::Record>,
         port: &mut P,
         steady_ms: i64,
+        quiet: bool,
     ) {
-        if steady_ms >= self.next_ms && !self.is_under_way(steady_ms) {
-            self.next_ms = steady_ms.saturating_add(self.every_ms);
-            self.begin(engine, port, steady_ms, |_| true);
-        }
-    }
-
-    /// Commits what is settled in the lanes that `of` names. False when there was nothing to commit
-    /// or the client refused; the next owner then starts from the commit before.
-    pub(super) fn begin<P: Port>(
-        &mut self,
-        engine: &Engine<P::Record>,
-        port: &mut P,
-        steady_ms: i64,
-        of: impl Fn(i32) -> bool,
-    ) -> bool {
-        let offsets: Vec<(i32, u32, i64)> =
-            engine.uncommitted().filter(|(partition, ..)| of(*partition)).collect();
-        if offsets.is_empty() {
-            return false;
-        }
-        let list: Vec<(i32, i64)> =
-            offsets.iter().map(|(partition, _, offset)| (*partition, *offset)).collect();
-        match port.commit(&list) {
-            Ok(()) => {
-                self.under_way = Some(UnderWay { offsets, since_ms: steady_ms });
-                true
-            }
-            Err(error) => {
-                tracing::warn!(%error, "commit not started");
-                false
-            }
-        }
-    }
-
-    /// The commit under way ended.
-    pub(super) fn ended<R: crate::engine::Record>(
-        &mut self,
-        result: &Result<(), String>,
-        engine: &mut Engine<R>,
-    ) {
-        let Some(under_way) = self.under_way.take() else { return };
-        if result.is_err() {
-            self.next_ms = self.next_ms.min(under_way.since_ms + RETRY_MS);
-            return;
-        }
-        for (partition, epoch, offset) in under_way.offsets {
-            engine.committed(partition, epoch, offset);
+        match self {
+            Self::Cadence(cadence) => cadence.tick(engine, port, steady_ms),
+            Self::Transactions(transactions) => transactions.tick(engine, port, steady_ms, quiet),
         }
     }
 
@@ -103,27 +46,160 @@ impl Commits {
         since_ms: &mut Option<i64>,
         of: impl Fn(i32) -> bool,
     ) -> bool {
-        if self.is_under_way(steady_ms) {
-            return true;
+        let uncommitted = engine.uncommitted().any(|commit| of(commit.partition));
+        match self {
+            Self::Cadence(cadence) if cadence.under_way.is_some() => return true,
+            Self::Transactions(transactions) if transactions.is_ending() => return true,
+            _ if !uncommitted => return false,
+            Self::Cadence(_) | Self::Transactions(_) => {}
         }
-        if !engine.uncommitted().any(|(partition, ..)| of(partition)) {
-            return false;
-        }
-        match *since_ms {
-            None => {
-                *since_ms = Some(steady_ms);
-                self.begin(engine, port, steady_ms, of);
-                true
-            }
+        if let Some(since_ms) = *since_ms {
             // The next tick tries again.
-            Some(since_ms) => steady_ms < since_ms + LAST_TIMEOUT_MS,
+            return steady_ms < since_ms + LAST_TIMEOUT_MS;
+        }
+        *since_ms = Some(steady_ms);
+        match self {
+            Self::Cadence(cadence) => {
+                cadence.begin(engine, port, steady_ms, of);
+            }
+            Self::Transactions(transactions) => transactions.end(),
+        }
+        true
+    }
+
+    /// The commit under way ended, and a transaction with it.
+    pub(super) fn ended<P: Port>(
+        &mut self,
+        taken: bool,
+        engine: &mut Engine<P::Record>,
+        port: &mut P,
+        steady_ms: i64,
+    ) -> Option<Ended> {
+        match self {
+            Self::Cadence(cadence) => {
+                cadence.ended(taken, engine);
+                None
+            }
+            Self::Transactions(open) => open.committed(taken, engine, port, steady_ms),
         }
     }
 
-    /// Whether an answer is awaited.
-    pub(super) fn is_under_way(&self, steady_ms: i64) -> bool {
-        self.under_way
-            .as_ref()
-            .is_some_and(|under_way| steady_ms < under_way.since_ms + ANSWER_TIMEOUT_MS)
+    /// The transactions, in exactly-once mode.
+    pub(super) fn transactions(&mut self) -> Option<&mut Transactions> {
+        match self {
+            Self::Cadence(_) => None,
+            Self::Transactions(transactions) => Some(transactions),
+        }
+    }
+
+    /// When [`Self::tick`] wants to be called again, if no event comes first.
+    pub(super) fn wakeup_ms(&self, steady_ms: i64) -> Option<i64> {
+        match self {
+            // The loop serves the client more often than commits are due.
+            Self::Cadence(_) => None,
+            Self::Transactions(open) => open.wakeup_ms(steady_ms),
+        }
+    }
+
+    /// Whether the record of `ticket` may be sent now.
+    pub(super) fn admits<P: Port>(
+        &mut self,
+        engine: &Engine<P::Record>,
+        port: &mut P,
+        ticket: Ticket,
+        steady_ms: i64,
+    ) -> bool {
+        self.transactions().is_none_or(|open| open.admits(engine, port, ticket, steady_ms))
+    }
+
+    /// A record was sent.
+    pub(super) fn sent(&mut self, ticket: Ticket, steady_ms: i64) {
+        if let Some(open) = self.transactions() {
+            open.sent(ticket, steady_ms);
+        }
+    }
+
+    /// A send ended.
+    pub(super) fn delivered(&mut self, result: &Result<(), Refusal>) {
+        if let Some(open) = self.transactions() {
+            open.delivered(result);
+        }
+    }
+
+    /// Whether the open transaction has a commit of `partition` already.
+    pub(super) fn has_commit_of(&self, partition: i32) -> bool {
+        match self {
+            Self::Cadence(_) => false,
+            Self::Transactions(open) => open.has_commit_of(partition),
+        }
+    }
+
+    /// What was sent and not committed must not be committed any more.
+    pub(super) fn fail(&mut self) {
+        if let Some(open) = self.transactions() {
+            open.fail();
+        }
+    }
+}
+
+/// One commit under way at a time, and when the next one is due.
+///
+/// An answer is awaited however long it takes: librdkafka goes on trying while the coordinator is
+/// away. A second commit beside the first could be overtaken by it, and the offset go back.
+#[derive(Debug)]
+pub(super) struct Cadence {
+    every_ms: i64,
+    next_ms: i64,
+    under_way: Option<UnderWay>,
+}
+
+#[derive(Debug)]
+struct UnderWay {
+    commits: Vec<Commit>,
+    since_ms: i64,
+}
+
+impl Cadence {
+    pub(super) fn new(every_ms: i64) -> Self {
+        Self { every_ms, next_ms: 0, under_way: None }
+    }
+
+    /// Commits what is settled in all lanes, when the time has come and nothing is under way.
+    fn tick<P: Port>(&mut self, engine: &Engine<P::Record>, port: &mut P, steady_ms: i64) {
+        if steady_ms >= self.next_ms && self.under_way.is_none() {
+            self.next_ms = steady_ms.saturating_add(self.every_ms);
+            self.begin(engine, port, steady_ms, |_| true);
+        }
+    }
+
+    /// Commits what is settled in the lanes that `of` names. When the client refuses, the next
+    /// owner starts from the commit before.
+    fn begin<P: Port>(
+        &mut self,
+        engine: &Engine<P::Record>,
+        port: &mut P,
+        steady_ms: i64,
+        of: impl Fn(i32) -> bool,
+    ) {
+        let commits: Vec<Commit> =
+            engine.uncommitted().filter(|commit| of(commit.partition)).collect();
+        if commits.is_empty() {
+            return;
+        }
+        match port.commit(&commits) {
+            Ok(()) => self.under_way = Some(UnderWay { commits, since_ms: steady_ms }),
+            Err(error) => tracing::warn!(%error, "commit not started"),
+        }
+    }
+
+    fn ended<R: Record>(&mut self, taken: bool, engine: &mut Engine<R>) {
+        let Some(under_way) = self.under_way.take() else { return };
+        if !taken {
+            self.next_ms = self.next_ms.min(under_way.since_ms + RETRY_MS);
+            return;
+        }
+        for commit in &under_way.commits {
+            engine.committed(commit);
+        }
     }
 }

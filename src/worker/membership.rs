@@ -14,6 +14,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::{MissingOffset, Now, Worker, WorkerError};
+use crate::engine::Ahead;
 use crate::kafka::{Located, Port};
 
 /// After a drain, the commit of what is settled may take this long, with all its repetitions: the
@@ -44,7 +45,7 @@ enum Pending {
 }
 
 /// A lookup for a partition whose fetch position left the log.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 struct Relocation {
     request: u64,
     partition: i32,
@@ -175,7 +176,7 @@ impl<P: Port> Worker<P> {
                 let took_ms = now.steady_ms - since_ms;
                 self.membership.pending = Pending::Nothing;
                 let starts = self.starts(located)?;
-                self.take_over(&starts)?;
+                self.take_over(&starts, located)?;
                 for at in located.iter().filter(|at| at.committed.is_some() && inside(at).is_none())
                 {
                     // Or the next owner would find, and report, the same again.
@@ -188,7 +189,7 @@ impl<P: Port> Worker<P> {
                 let moved = &mut self.membership.relocating;
                 // None: the partition was revoked meanwhile.
                 if let Some(moved) = moved.iter_mut().find(|moved| moved.request == request) {
-                    moved.found = located.first().copied();
+                    moved.found = located.first().cloned();
                 }
                 Ok(())
             }
@@ -258,6 +259,10 @@ impl<P: Port> Worker<P> {
             if joining || !(drained || timed_out) {
                 return Progress::Running;
             }
+            if !drained && self.engine.lanes().any(crate::engine::Lane::is_in_transaction) {
+                // Better aborted now than left open until the broker gives it up.
+                self.commits.fail();
+            }
             let committing_since_ms = &mut self.membership.stop_committing_since_ms;
             let all = |_| true;
             if self.commits.last(&self.engine, &mut self.port, steady_ms, committing_since_ms, all)
@@ -273,7 +278,7 @@ impl<P: Port> Worker<P> {
 
     /// The answer to a rebalance event that librdkafka still waits for. What was being looked up
     /// is not taken over.
-    fn answer_pending(&mut self) -> Result<(), WorkerError> {
+    pub(super) fn answer_pending(&mut self) -> Result<(), WorkerError> {
         match std::mem::replace(&mut self.membership.pending, Pending::Nothing) {
             Pending::Nothing => Ok(()),
             Pending::Locating { .. } => Ok(self.port.assign(&[])?),
@@ -281,24 +286,25 @@ impl<P: Port> Worker<P> {
         }
     }
 
-    /// The answer that librdkafka waits for before it leaves the group; a broken client may refuse
-    /// it.
-    pub(super) fn give_up(&mut self) {
-        if let Err(error) = self.answer_pending() {
-            tracing::debug!(%error, "the last rebalance stays without an answer");
-        }
-    }
-
-    fn take_over(&mut self, starts: &[(i32, i64)]) -> Result<(), WorkerError> {
+    fn take_over(&mut self, starts: &[(i32, i64)], located: &[Located]) -> Result<(), WorkerError> {
         self.port.assign(starts)?;
-        for (partition, offset) in starts {
+        for ((partition, offset), at) in starts.iter().zip(located) {
             self.membership.held.insert(*partition);
-            self.engine.assign(*partition, *offset);
+            let of_this_log = at.committed.is_some_and(|committed| committed <= at.end);
+            let ahead = if of_this_log { at.ahead.clone() } else { Ahead::default() };
+            self.engine.assign(*partition, *offset, ahead);
         }
         Ok(())
     }
 
     fn release(&mut self, partitions: &[i32]) -> Result<(), WorkerError> {
+        let in_transaction = |partition: &i32| {
+            self.engine.is_in_transaction(*partition) || self.commits.has_commit_of(*partition)
+        };
+        if partitions.iter().any(in_transaction) {
+            // Their next owner forwards what this transaction has of them.
+            self.commits.fail();
+        }
         let mut held = Vec::new();
         for partition in partitions {
             self.engine.forget(*partition);
@@ -332,7 +338,7 @@ impl<P: Port> Worker<P> {
                     // What was handed on is still to be delivered, deleted in the log or not.
                     self.engine.skip_to(partition, offset);
                 } else {
-                    self.engine.assign(partition, offset);
+                    self.engine.assign(partition, offset, Ahead::default());
                     self.engine.not_committed(partition);
                 }
             }
@@ -345,7 +351,7 @@ impl<P: Port> Worker<P> {
     fn starts(&mut self, located: &[Located]) -> Result<Vec<(i32, i64)>, WorkerError> {
         let mut starts = Vec::with_capacity(located.len());
         for at in located {
-            let &Located { partition, committed, start, end } = at;
+            let &Located { partition, committed, start, end, .. } = at;
             let inside = inside(at);
             if let (Some(committed), None) = (committed, inside) {
                 self.reporter.offset_missing(partition, committed, start, end);

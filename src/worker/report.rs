@@ -7,15 +7,16 @@ use std::time::Duration;
 use tracing::{debug, error, info, warn};
 
 use super::membership::Membership;
+use super::snapshot::describe;
+use super::transactions::Ended;
 use super::watch::Watch;
 use crate::clock::Clock;
-use crate::engine::{
-    Engine, Lane, LevelTable, Notice, Now, Phase as LanePhase, Record, Refusal, TimestampQuality,
-    Trouble,
+use crate::engine::{Engine, LevelTable, Notice, Now, Record, Refusal, TimestampQuality, Trouble};
+use crate::kafka::{AbortCause, LogRange, PortError};
+use crate::metrics::{
+    ClientKind, CommitResult, Metrics, OffsetReset, RebalanceEvent, TransactionOutcome,
 };
-use crate::kafka::{LogRange, PortError};
-use crate::metrics::{ClientKind, CommitResult, Metrics, OffsetReset, RebalanceEvent};
-use crate::status::{Health, PartitionStatus, PauseReason, Phase, SharedStatus, backlog};
+use crate::status::{Health, PartitionStatus, PauseReason, SharedStatus};
 
 /// Where the worker reports to.
 pub struct Reporter {
@@ -111,6 +112,8 @@ impl Reporter {
             Refusal::Trouble(Trouble::TooLarge) => "too_large",
             Refusal::Trouble(Trouble::Transient) => "transient",
             Refusal::Permanent(rejection) => rejection.reason.name(),
+            // No attempt of its own failed: the transaction did.
+            Refusal::Undone => return,
         };
         self.metrics.client.produce_errors.inc(code);
     }
@@ -146,6 +149,13 @@ impl Reporter {
                      dead_letter.topic and restart"
                 );
             }
+            Notice::DestinationInTrouble { topic, trouble: Trouble::Unauthorized } => {
+                warn!(
+                    %topic,
+                    "destination refuses records: the daemon's user may not write there (grant it \
+                     Write); they wait and are tried again"
+                );
+            }
             Notice::DestinationInTrouble { topic, trouble } => {
                 warn!(%topic, ?trouble, "destination refuses records; they wait and are tried again");
             }
@@ -164,6 +174,23 @@ impl Reporter {
             }
         };
         self.metrics.client.commits.of(outcome).inc();
+    }
+
+    pub(super) fn aborted(&self, cause: Option<&AbortCause>) {
+        let cause =
+            cause.map_or("a record was refused, or its partition lost", |cause| &cause.text);
+        self.metrics.client.transactions.of(TransactionOutcome::Aborted).inc();
+        warn!(cause, "transaction aborted; what it had is sent anew");
+    }
+
+    pub(super) fn transaction_committed(&self, ended: Ended) {
+        let client = &self.metrics.client;
+        client.transactions.of(TransactionOutcome::Committed).inc();
+        let took = Duration::from_millis(u64::try_from(ended.took_ms).unwrap_or(0));
+        client.transaction_duration_seconds.observe(took.as_secs_f64());
+        // Ten thousand at most.
+        #[allow(clippy::cast_precision_loss, reason = "far below 2^52")]
+        client.transaction_records.observe(ended.records as f64);
     }
 
     pub(super) fn parked(&self) {
@@ -303,39 +330,4 @@ impl Reporter {
             status.last_poll_ms = now.wall_ms;
         });
     }
-}
-
-fn describe<R: Record>(
-    lane: &Lane<R>,
-    range: Option<&LogRange>,
-    now: Now,
-    status: &mut PartitionStatus,
-) {
-    status.assigned = true;
-    status.phase = match lane.phase() {
-        _ if lane.halted => Phase::Halted,
-        LanePhase::Reading => Phase::Reading,
-        LanePhase::Holding => Phase::Holding,
-        LanePhase::Parked => Phase::Parked,
-        LanePhase::Draining => Phase::Draining,
-    };
-    let isolated = lane.unsettled_records - lane.sent_records;
-    let head_waits_for_room = lane.phase() == LanePhase::Holding
-        && lane.head_due_ms().is_some_and(|due_ms| due_ms <= now.wall_ms);
-    status.paused = match status.phase {
-        Phase::Halted => Some(PauseReason::Halted),
-        Phase::Parked => Some(PauseReason::NotDue),
-        Phase::Holding if head_waits_for_room && isolated > 0 => Some(PauseReason::Retry),
-        Phase::Holding if head_waits_for_room => Some(PauseReason::Backpressure),
-        Phase::Holding | Phase::Locating | Phase::Reading | Phase::Draining => None,
-    };
-    status.head_due_ms = lane.oldest_due_ms();
-    status.wake_at_ms = lane.wake_ms();
-    status.position = Some(lane.next_to_send());
-    status.committed = Some(lane.committed());
-    status.log_start = range.map(|range| range.start);
-    status.log_end = range.map(|range| range.end);
-    status.backlog = range.map(|range| backlog(range.end, lane.window.prefix()));
-    status.in_flight = lane.sent_records as u64;
-    status.isolated = isolated as u64;
 }

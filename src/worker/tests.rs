@@ -1,18 +1,20 @@
 //! Tests of the loop against a port in memory: every call is recorded, every event is ours.
 
+mod transactions;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use prometheus::Registry;
 
-use super::clocks::FREEZE_PAUSE_MS;
+use super::gaps::FREEZE_PAUSE_MS;
 use super::{MissingOffset, Pass, Reporter, Worker, WorkerConfig, WorkerError};
 use crate::build_info::BuildInfo;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::engine::testing::TestRecord;
-use crate::engine::{EngineConfig, Now, Outgoing, RetryPolicy, Ticket};
+use crate::engine::{Ahead, Commit, EngineConfig, Now, Outgoing, Refusal, RetryPolicy, Ticket};
 use crate::kafka::{Event, Fetched, Located, Port, PortError, Probe, SendError};
 use crate::metrics::{Metrics, MetricsOptions};
 use crate::status::{Health, SharedStatus, Status};
@@ -96,9 +98,23 @@ impl Port for FakePort {
         Ok(())
     }
 
-    fn commit(&mut self, offsets: &[(i32, i64)]) -> Result<(), PortError> {
-        self.calls.push(format!("commit {offsets:?}"));
+    fn commit(&mut self, commits: &[Commit]) -> Result<(), PortError> {
+        let offsets: Vec<(i32, i64)> =
+            commits.iter().map(|commit| (commit.partition, commit.offset)).collect();
+        let ahead: Vec<i64> = commits.iter().flat_map(|commit| commit.ahead.offsets()).collect();
+        let ahead = if ahead.is_empty() { String::new() } else { format!(" and {ahead:?}") };
+        self.calls.push(format!("commit {offsets:?}{ahead}"));
         Ok(())
+    }
+
+    fn open(&mut self, _commit: &Commit) -> Result<(), PortError> {
+        self.calls.push("open".to_owned());
+        self.events.push_back(Event::Opened(Ok(())));
+        Ok(())
+    }
+
+    fn abort(&mut self) {
+        self.calls.push("abort".to_owned());
     }
 }
 
@@ -111,6 +127,10 @@ struct Bench {
 
 impl Bench {
     fn new(missing_offset: MissingOffset) -> Self {
+        Self::with(missing_offset, false)
+    }
+
+    fn with(missing_offset: MissingOffset, transactional: bool) -> Self {
         let config = Config::default();
         let levels = config.delay.levels.clone();
         let metrics = Arc::new(
@@ -151,6 +171,7 @@ impl Bench {
                 },
                 max_in_flight_bytes: 1 << 20,
                 max_in_flight_records: 1_000,
+                transactional,
             },
             partitions: 18,
             commit_every: Duration::from_millis(500),
@@ -196,7 +217,7 @@ impl Bench {
     fn assign(&mut self, offset: i64) {
         self.event(Event::Assigned(vec![0]));
         self.pass(0);
-        self.located(&[Located { partition: 0, committed: Some(offset), start: 0, end: 100 }]);
+        self.located(&[at(0, Some(offset), 0, 100)]);
         self.pass(0);
     }
 
@@ -206,13 +227,17 @@ impl Bench {
     }
 
     fn deliver(&mut self, index: usize) {
+        self.answer(index, Ok(()));
+    }
+
+    fn answer(&mut self, index: usize, result: Result<(), Refusal>) {
         let ticket = self.port().sent[index];
-        self.event(Event::Delivered { ticket, result: Ok(()), took: Duration::ZERO });
+        self.event(Event::Delivered { ticket, result, took: Duration::ZERO });
     }
 }
 
 fn at(partition: i32, committed: Option<i64>, start: i64, end: i64) -> Located {
-    Located { partition, committed, start, end }
+    Located { partition, committed, ahead: Ahead::default(), start, end }
 }
 
 #[test]
@@ -529,6 +554,24 @@ fn a_commit_that_is_refused_for_long_is_given_up() {
         assert!(waited_ms < 5_000, "it never ends");
     }
     assert!(waited_ms > 1_000, "given up after {waited_ms} ms");
+}
+
+// A second commit would be overtaken by the first, and the offset go back.
+#[test]
+fn no_commit_is_made_while_another_is_unanswered_however_long_it_takes() {
+    let mut bench = Bench::new(MissingOffset::Earliest);
+    bench.assign(0);
+    bench.record(0, 1);
+    bench.record(1, 1);
+    bench.pass(1);
+    bench.deliver(0);
+    assert_eq!(bench.pass(500), ["commit [(0, 1)]"]);
+    bench.deliver(1);
+    for _ in 0..100 {
+        assert_eq!(bench.pass(1_000), Vec::<String>::new());
+    }
+    bench.event(Event::Committed(Ok(())));
+    assert_eq!(bench.pass(500), ["commit [(0, 2)]"]);
 }
 
 #[test]

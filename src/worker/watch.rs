@@ -12,7 +12,7 @@ use std::time::Duration;
 use tracing::{error, info};
 
 use super::{Now, Worker, WorkerError};
-use crate::engine::{Lane, Record, Wait};
+use crate::engine::{Lane, Notice, Record, Wait};
 use crate::kafka::{Port, Probe};
 
 /// Waits are looked at this often.
@@ -33,6 +33,15 @@ struct Watched {
     stuck_since_ms: Option<i64>,
     /// Its destination took other records meanwhile.
     others_taken: bool,
+}
+
+impl Watched {
+    /// It waits no more.
+    fn moved(&self, (partition, ..): &Key) {
+        if self.stuck_since_ms.is_some() {
+            info!(partition, "the partition is not stuck any more");
+        }
+    }
 }
 
 /// What lanes wait for, and since when.
@@ -56,6 +65,17 @@ impl Watch {
     /// Time passed that was nobody's fault: all waits begin anew.
     pub(super) fn forgive(&mut self) {
         self.waits.clear();
+    }
+
+    /// A transaction was aborted, so that all that waited for its end is tried anew.
+    pub(super) fn transaction_ended(&mut self) {
+        self.waits.retain(|key, watched| {
+            let ended = matches!(key.2, Wait::Transaction(_));
+            if ended {
+                watched.moved(key);
+            }
+            !ended
+        });
     }
 
     /// A send ended.
@@ -119,6 +139,16 @@ impl Watch {
 }
 
 impl<P: Port> Worker<P> {
+    /// Passes on what the engine has to say.
+    pub(super) fn report(&mut self) {
+        while let Some(notice) = self.engine.next_notice() {
+            if let Notice::Forwarded { topic, .. } = &notice {
+                self.watch.taken(topic);
+            }
+            self.reporter.notice(notice);
+        }
+    }
+
     /// Looks at what lanes wait for, and asks about what lasts.
     pub(super) fn watch(&mut self, now: Now) -> Result<(), WorkerError> {
         if now.steady_ms < self.watch.look_at_ms {
@@ -167,7 +197,7 @@ impl<P: Port> Worker<P> {
                     self.blocked_send.is_none() && self.reporter.has_record(*partition, *offset)
                 }
                 Wait::Turn(_) => self.blocked_send.is_none(),
-                Wait::Acknowledgement(..) => true,
+                Wait::Acknowledgement(..) | Wait::Transaction(_) => true,
             };
             if counts {
                 let watched = before.remove(&key).unwrap_or(Watched {
@@ -179,9 +209,8 @@ impl<P: Port> Worker<P> {
                 self.watch.waits.insert(key, watched);
             }
         }
-        let moved = before.into_iter().filter(|(_, watched)| watched.stuck_since_ms.is_some());
-        for ((partition, ..), _) in moved {
-            info!(partition, "the partition is not stuck any more");
+        for (key, watched) in before {
+            watched.moved(&key);
         }
     }
 }

@@ -171,7 +171,7 @@ fn a_record_that_fits_only_compressed_waits_until_forwarding_compresses() {
     daemon.wait_metric("kafka_delay_level_isolated_records", &[], 1.0, PATIENCE);
     let sizes = [("code", "too_large")];
     daemon.wait_metric("kafka_delay_produce_errors_total", &sizes, 2.0, PATIENCE);
-    assert_eq!(rig.admin.committed(&rig.config.group, &rig.delay).get(&0), None);
+    rig.wait_committed_at(0);
     assert_eq!(rig.admin.end_offsets(&rig.dlq), [0]);
     daemon.stop(PATIENCE);
 
@@ -264,7 +264,7 @@ fn records_for_a_destination_that_is_created_late_are_forwarded() {
     let odd: Vec<String> = (0..20).filter(|n| n % 2 == 1).map(|n| n.to_string()).collect();
     assert_eq!(texts(&rig.exactly(&good, 10)), odd);
     daemon.wait_metric("kafka_delay_level_isolated_records", &[], 10.0, PATIENCE);
-    assert_eq!(rig.admin.committed(&rig.config.group, &rig.delay).get(&0), None);
+    rig.wait_committed_at(0);
     rig.admin.create_topic(&late, 1);
     let even: Vec<String> = (0..20).filter(|n| n % 2 == 0).map(|n| n.to_string()).collect();
     assert_eq!(texts(&rig.exactly(&late, 10)), even);

@@ -4,14 +4,21 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod chaos;
 mod dead_letters;
+mod encryption;
+mod exactly_once;
 mod faults;
 mod fixture;
 mod forwarding;
 mod guards;
+mod http_abuse;
+mod least_privilege;
 mod lifecycle;
 mod poison;
 mod rebalance;
 mod rig;
+mod secrets;
+mod secure;
 mod security;
 mod watch;

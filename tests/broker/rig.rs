@@ -89,6 +89,19 @@ impl Rig {
         });
     }
 
+    /// Waits until the commit of partition 0 stands at `offset`, and at no other before: it may
+    /// tell of records behind that one, and must not pass over it.
+    #[track_caller]
+    pub fn wait_committed_at(&self, offset: i64) {
+        eventually(PATIENCE, || {
+            match self.admin.committed(&self.config.group, &self.delay).get(&0) {
+                Some(at) if *at == offset => Ok(()),
+                Some(other) => panic!("committed at {other}, not {offset}"),
+                None => Err("no commit yet".to_owned()),
+            }
+        });
+    }
+
     /// Waits for `count` records in `topic`, and that no more come; in order of offsets.
     #[track_caller]
     pub fn exactly(&self, topic: &str, count: usize) -> Vec<Seen> {

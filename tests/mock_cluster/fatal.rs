@@ -42,15 +42,3 @@ fn a_static_member_that_is_fenced_ends_the_daemon() {
     let text = text_of(&harness.end());
     assert!(text.contains("consumer: FencedInstanceId"), "{text}");
 }
-
-#[test]
-fn a_consumer_without_the_right_to_its_group_ends_the_daemon_as_denied() {
-    let harness = Harness::start();
-    let cluster = harness.broker.cluster();
-    cluster.request_errors(Api::Heartbeat, &[Error::RD_KAFKA_RESP_ERR_UNKNOWN_MEMBER_ID]);
-    cluster
-        .request_errors(Api::JoinGroup, &[Error::RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED; 3]);
-    let error = harness.end();
-    assert!(matches!(&error, AppError::Denied(_)), "exit code 77: {error:?}");
-    assert!(error.to_string().contains("Group authorization failed"), "{error}");
-}

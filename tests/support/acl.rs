@@ -2,7 +2,7 @@
 #![allow(unsafe_code, reason = "rdkafka's AdminClient cannot create access control lists")]
 
 use std::ffi::{CStr, CString, c_char};
-use std::ptr;
+use std::{ptr, slice};
 
 use rdkafka::bindings::*;
 use rdkafka::types::RDKafka;
@@ -120,6 +120,39 @@ pub(super) fn create(client: *mut RDKafka, acls: &[Acl]) -> Result<(), String> {
         }
         rd_kafka_queue_destroy(queue);
         rd_kafka_AclBinding_destroy_array(bindings.as_mut_ptr(), bindings.len());
+        result
+    }
+}
+
+/// Removes the entries, or says what the broker answered.
+pub(super) fn remove(client: *mut RDKafka, acls: &[Acl]) -> Result<(), String> {
+    // A binding without wildcards is a filter that matches itself.
+    let mut filters: Vec<_> = acls.iter().map(Acl::to_native).collect();
+    // SAFETY: as in `create`.
+    unsafe {
+        let queue = rd_kafka_queue_new(client);
+        rd_kafka_DeleteAcls(client, filters.as_mut_ptr(), filters.len(), ptr::null(), queue);
+        let event = rd_kafka_queue_poll(queue, 30_000);
+        let mut result = if event.is_null() { Err("no answer".to_owned()) } else { Ok(()) };
+        if !event.is_null() {
+            if rd_kafka_event_error(event) != rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_NO_ERROR {
+                result = Err(text(rd_kafka_event_error_string(event)));
+            } else {
+                let mut count = 0;
+                let answer = rd_kafka_event_DeleteAcls_result(event);
+                let responses = rd_kafka_DeleteAcls_result_responses(answer, &mut count);
+                for (acl, response) in acls.iter().zip(slice::from_raw_parts(responses, count)) {
+                    let mut found = 0;
+                    rd_kafka_DeleteAcls_result_response_matching_acls(*response, &mut found);
+                    if found != 1 {
+                        result = Err(format!("{acl:?} matches {found} entries"));
+                    }
+                }
+            }
+            rd_kafka_event_destroy(event);
+        }
+        rd_kafka_queue_destroy(queue);
+        rd_kafka_AclBinding_destroy_array(filters.as_mut_ptr(), filters.len());
         result
     }
 }

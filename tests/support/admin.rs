@@ -10,6 +10,7 @@ use rdkafka::admin::{
 use rdkafka::client::DefaultClientContext;
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use rdkafka::metadata::Metadata;
+use rdkafka::types::RDKafkaErrorCode;
 use rdkafka::{Offset, TopicPartitionList};
 
 use super::wait::eventually;
@@ -61,8 +62,16 @@ impl Admin {
         for (key, value) in settings {
             new = new.set(key, value);
         }
-        let created = self.runtime.block_on(self.admin.create_topics([&new], &options()));
-        check_topics(&format!("create {topic}"), created);
+        eventually(VISIBLE_DEADLINE, || {
+            let created = self.runtime.block_on(self.admin.create_topics([&new], &options()));
+            // On a busy machine a broker may miss its heartbeats: then there is none for a moment.
+            let nobody = RDKafkaErrorCode::InvalidReplicationFactor;
+            match created.as_deref() {
+                Ok([Err((_, code))]) if *code == nobody => return Err(*code),
+                _ => check_topics(&format!("create {topic}"), created),
+            }
+            Ok(())
+        });
         self.wait_usable(topic, partitions);
     }
 
@@ -202,6 +211,13 @@ impl Admin {
     pub fn add_acls(&self, acls: &[Acl]) {
         let native = self.admin.inner().native_ptr();
         acl::create(native, acls).unwrap_or_else(|error| panic!("{acls:?}: {error}"));
+    }
+
+    /// Removes access control entries, each of which must be there.
+    #[track_caller]
+    pub fn remove_acls(&self, acls: &[Acl]) {
+        let native = self.admin.inner().native_ptr();
+        acl::remove(native, acls).unwrap_or_else(|error| panic!("{acls:?}: {error}"));
     }
 
     fn metadata(&self, topic: Option<&str>) -> Result<Metadata, String> {

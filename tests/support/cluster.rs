@@ -7,8 +7,10 @@ use std::thread;
 use std::time::Duration;
 
 use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::metadata::MetadataPartition;
 
 use super::java::START_DEADLINE;
+use super::node::Jvm;
 use super::permit::Permit;
 use super::wait::eventually;
 use super::{Admin, Client, Node, Producer, Reader, workspace};
@@ -21,8 +23,10 @@ const SUPER_PASSWORD: &str = "admin-secret";
 #[derive(Debug, Clone)]
 pub struct Options {
     nodes: i32,
-    heap: String,
+    jvm: Jvm,
     properties: Vec<(String, String)>,
+    /// Name and protocol.
+    listeners: Vec<(String, String)>,
     users: Vec<(String, String)>,
     with_users: bool,
 }
@@ -30,8 +34,9 @@ pub struct Options {
 impl Options {
     /// One broker.
     pub fn one_node() -> Self {
-        let heap = "256m".to_owned();
-        Self { nodes: 1, heap, properties: Vec::new(), users: Vec::new(), with_users: false }
+        let jvm = Jvm { heap: "256m".to_owned(), system: Vec::new() };
+        let (properties, listeners, users) = (Vec::new(), Vec::new(), Vec::new());
+        Self { nodes: 1, jvm, properties, listeners, users, with_users: false }
     }
 
     /// Three brokers; topics have three replicas, of which two must be in sync.
@@ -47,7 +52,24 @@ impl Options {
 
     /// Java heap of each broker, as in `-Xmx`; 256m if not set.
     pub fn heap(mut self, heap: &str) -> Self {
-        heap.clone_into(&mut self.heap);
+        heap.clone_into(&mut self.jvm.heap);
+        self
+    }
+
+    /// A Java system property of each broker.
+    pub fn system_property(mut self, key: &str, value: &str) -> Self {
+        self.jvm.system.push(format!("{key}={value}"));
+        self
+    }
+
+    /// A further listener for clients, with Kafka's name of its protocol (`SSL`, `SASL_SSL`, ...)
+    /// and settings without their `listener.name.<name>.`. [`Cluster::listener`] has its address.
+    pub fn listener(mut self, name: &str, protocol: &str, settings: &[(&str, &str)]) -> Self {
+        self.listeners.push((name.to_owned(), protocol.to_owned()));
+        for (key, value) in settings {
+            let key = format!("listener.name.{}.{key}", name.to_lowercase());
+            self.properties.push((key, (*value).to_owned()));
+        }
         self
     }
 
@@ -70,17 +92,21 @@ impl Options {
         let replicas = self.nodes.to_string();
         let in_sync = if self.nodes == 1 { "1" } else { "2" }.to_owned();
         let protocol = if self.with_users { "SASL_PLAINTEXT" } else { "PLAINTEXT" };
+        let mut listeners =
+            format!("CLIENT://{},CONTROLLER://{}", node.address(), node.controller_address());
+        let mut protocols = format!("CONTROLLER:PLAINTEXT,CLIENT:{protocol}");
+        for (index, (name, protocol)) in self.listeners.iter().enumerate() {
+            listeners += &format!(",{name}://{}", node.further_address(index));
+            protocols += &format!(",{name}:{protocol}");
+        }
         let mut properties = vec![
             ("node.id", node.id.to_string()),
             ("process.roles", "broker,controller".to_owned()),
             ("controller.quorum.voters", voters.to_owned()),
-            (
-                "listeners",
-                format!("CLIENT://{},CONTROLLER://{}", node.address(), node.controller_address()),
-            ),
+            ("listeners", listeners),
             ("controller.listener.names", "CONTROLLER".to_owned()),
             ("inter.broker.listener.name", "CLIENT".to_owned()),
-            ("listener.security.protocol.map", format!("CONTROLLER:PLAINTEXT,CLIENT:{protocol}")),
+            ("listener.security.protocol.map", protocols),
             ("default.replication.factor", replicas.clone()),
             ("offsets.topic.replication.factor", replicas.clone()),
             ("transaction.state.log.replication.factor", replicas),
@@ -154,7 +180,7 @@ impl Cluster {
         for id in 1..=options.nodes {
             let node_dir = dir.join(format!("node-{id}"));
             fs::create_dir_all(&node_dir).expect("target/tmp is writable");
-            nodes.push(Node::new(id, node_dir, options.heap.clone()));
+            nodes.push(Node::new(id, node_dir, options.jvm.clone(), options.listeners.len()));
         }
         let voter = |node: &Node| format!("{}@{}", node.id, node.controller_address());
         let voters = nodes.iter().map(voter).collect::<Vec<_>>().join(",");
@@ -170,6 +196,14 @@ impl Cluster {
     /// Addresses of all nodes.
     pub fn bootstrap(&self) -> String {
         self.nodes.iter().map(Node::address).collect::<Vec<_>>().join(",")
+    }
+
+    /// Addresses of all nodes at one of [`Options::listener`].
+    #[track_caller]
+    pub fn listener(&self, name: &str) -> String {
+        let index = self.options.listeners.iter().position(|(known, _)| known == name);
+        let index = index.unwrap_or_else(|| panic!("the cluster has no listener {name}"));
+        self.nodes.iter().map(|node| node.further_address(index)).collect::<Vec<_>>().join(",")
     }
 
     /// A node, from 0; to kill, stop, suspend and start it.
@@ -206,6 +240,24 @@ impl Cluster {
             for topic in metadata.topics() {
                 if let Some(partition) = topic.partitions().iter().find(|p| p.leader() < 0) {
                     return Err(format!("{}-{} has no leader", topic.name(), partition.id()));
+                }
+            }
+            Ok(())
+        });
+    }
+
+    /// Waits until every replica of every partition is in sync.
+    #[track_caller]
+    pub fn wait_in_sync(&self) {
+        let probe: BaseConsumer = self.client().config().create().expect("valid settings");
+        eventually(START_DEADLINE, || {
+            let metadata = probe
+                .fetch_metadata(None, Duration::from_secs(2))
+                .map_err(|error| format!("{error}"))?;
+            for topic in metadata.topics() {
+                let behind = |p: &&MetadataPartition| p.isr().len() < p.replicas().len();
+                if let Some(partition) = topic.partitions().iter().find(behind) {
+                    return Err(format!("{}-{} is not in sync", topic.name(), partition.id()));
                 }
             }
             Ok(())

@@ -55,6 +55,12 @@ impl DaemonConfig {
         self
     }
 
+    /// Any other variable of its environment.
+    pub fn variable(mut self, name: &str, value: &str) -> Self {
+        self.environment.insert(name.to_owned(), value.to_owned());
+        self
+    }
+
     /// A further command line argument, after `run`.
     pub fn argument(mut self, argument: &str) -> Self {
         self.arguments.push(argument.to_owned());
@@ -184,6 +190,11 @@ impl Daemon {
     /// Whether it still runs.
     pub fn is_running(&self) -> bool {
         self.process.exit_status().is_none()
+    }
+
+    /// Where it serves HTTP, unless the test said otherwise.
+    pub fn http_address(&self) -> std::net::SocketAddr {
+        ([127, 0, 0, 1], self.http.number).into()
     }
 
     /// Status and body of an endpoint, or why there was no answer.

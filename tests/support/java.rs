@@ -16,8 +16,17 @@ use super::ports;
 use super::process::Process;
 use super::workspace::{self, FileLock};
 
+/// The version of Kafka under test, unless `KAFKA_VERSION` in the environment names another.
+pub const DEFAULT_VERSION: &str = "4.3.1";
+
 /// The version of Kafka under test; the jars are those of `kafka/pom.xml`.
-pub const KAFKA_VERSION: &str = "4.3.1";
+pub fn kafka_version() -> &'static str {
+    static VERSION: OnceLock<String> = OnceLock::new();
+    VERSION.get_or_init(|| {
+        let version = std::env::var("KAFKA_VERSION").unwrap_or_default();
+        if version.is_empty() { DEFAULT_VERSION.to_owned() } else { version }
+    })
+}
 
 const INSTALL: &str = "the broker tests run a real Kafka and need Java 17 or newer and Maven \
     (Debian: apt-get install -y openjdk-17-jre-headless maven)";
@@ -106,7 +115,7 @@ fn class_path() -> &'static str {
 }
 
 fn kafka_dir() -> PathBuf {
-    let dir = workspace::target_dir().join("kafka").join(KAFKA_VERSION);
+    let dir = workspace::target_dir().join("kafka").join(kafka_version());
     fs::create_dir_all(&dir).expect("target is writable");
     dir
 }
@@ -129,7 +138,8 @@ fn jars() -> &'static Path {
         let pom = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support/kafka/pom.xml");
         let mut fetch = Command::new("mvn");
         fetch.args(["-q", "-B", "dependency:copy-dependencies", "-DincludeScope=runtime", "-f"]);
-        run(fetch.arg(pom).arg(format!("-DoutputDirectory={}", jars.display())));
+        fetch.arg(pom).arg(format!("-Dkafka.version={}", kafka_version()));
+        run(fetch.arg(format!("-DoutputDirectory={}", jars.display())));
         fs::write(&complete, POM).expect("target is writable");
         jars
     })

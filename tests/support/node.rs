@@ -11,26 +11,43 @@ use super::process::Process;
 /// A controlled shutdown of a busy broker takes a few seconds.
 const STOP_DEADLINE: Duration = Duration::from_secs(60);
 
+/// How its Java is started.
+#[derive(Debug, Clone)]
+pub(super) struct Jvm {
+    /// As in `-Xmx`.
+    pub(super) heap: String,
+    /// System properties, as `name=value`.
+    pub(super) system: Vec<String>,
+}
+
 /// One broker, which is a controller too.
 pub struct Node {
     /// Its `node.id`, from 1.
     pub id: i32,
     port: Port,
     controller_port: Port,
+    further_ports: Vec<Port>,
     dir: PathBuf,
-    heap: String,
+    jvm: Jvm,
     process: Mutex<Option<Process>>,
 }
 
 impl Node {
-    pub(super) fn new(id: i32, dir: PathBuf, heap: String) -> Self {
+    pub(super) fn new(id: i32, dir: PathBuf, jvm: Jvm, further_listeners: usize) -> Self {
         let (port, controller_port) = (ports::reserve(), ports::reserve());
-        Self { id, port, controller_port, dir, heap, process: Mutex::new(None) }
+        let further_ports = (0..further_listeners).map(|_| ports::reserve()).collect();
+        let process = Mutex::new(None);
+        Self { id, port, controller_port, further_ports, dir, jvm, process }
     }
 
     /// Where clients connect: `127.0.0.1:<port>`.
     pub fn address(&self) -> String {
         format!("127.0.0.1:{}", self.port.number)
+    }
+
+    /// The address of a further listener, by its place among them.
+    pub(super) fn further_address(&self, index: usize) -> String {
+        format!("127.0.0.1:{}", self.further_ports[index].number)
     }
 
     pub(super) fn controller_address(&self) -> String {
@@ -48,7 +65,8 @@ impl Node {
     pub fn start(&self) {
         let mut process = self.lock();
         assert!(process.is_none(), "node {} was started already", self.id);
-        let mut command = java::java(&self.heap);
+        let mut command = java::java(&self.jvm.heap);
+        command.args(self.jvm.system.iter().map(|property| format!("-D{property}")));
         // Native compression libraries are unpacked there and stay after a kill.
         command.arg(format!("-Djava.io.tmpdir={}", self.dir.display()));
         command.arg("kafka.Kafka").arg(self.properties_file());

@@ -34,28 +34,7 @@ impl Reader {
     /// With settings of one's own, for example `isolation.level`.
     #[track_caller]
     pub fn with(client: &Client, topic: &str, adjust: impl FnOnce(&mut ClientConfig)) -> Self {
-        let mut config = client.config();
-        config.set("group.id", "no-group").set("enable.auto.commit", "false");
-        config.set("auto.offset.reset", "earliest").set("enable.partition.eof", "true");
-        // `seen_at` should be near the moment when the record became visible.
-        config.set("fetch.wait.max.ms", "10").set("fetch.queue.backoff.ms", "10");
-        adjust(&mut config);
-        let consumer: BaseConsumer = config.create().expect("valid settings");
-        let partitions = eventually(Duration::from_secs(20), || {
-            let metadata = consumer
-                .fetch_metadata(Some(topic), Duration::from_secs(5))
-                .map_err(|error| error.to_string())?;
-            let count = metadata.topics().first().map_or(0, |topic| topic.partitions().len());
-            if count == 0 { Err(format!("no topic {topic}")) } else { Ok(count) }
-        });
-        let mut assignment = TopicPartitionList::new();
-        for partition in 0..partitions {
-            let partition = i32::try_from(partition).expect("few partitions");
-            assignment
-                .add_partition_offset(topic, partition, Offset::Beginning)
-                .expect("valid offset");
-        }
-        consumer.assign(&assignment).expect("valid assignment");
+        let (consumer, partitions) = assigned(client, topic, adjust);
         Self { consumer, topic: topic.to_owned(), partitions, seen: Vec::new() }
     }
 
@@ -147,6 +126,36 @@ impl Reader {
         });
         format!("{} seen, the last:{}", self.seen.len(), last.collect::<String>())
     }
+}
+
+/// A consumer of all partitions of a topic, from their beginnings, and their number.
+#[track_caller]
+pub(super) fn assigned(
+    client: &Client,
+    topic: &str,
+    adjust: impl FnOnce(&mut ClientConfig),
+) -> (BaseConsumer, usize) {
+    let mut config = client.config();
+    config.set("group.id", "no-group").set("enable.auto.commit", "false");
+    config.set("auto.offset.reset", "earliest").set("enable.partition.eof", "true");
+    // `seen_at` should be near the moment when the record became visible.
+    config.set("fetch.wait.max.ms", "10").set("fetch.queue.backoff.ms", "10");
+    adjust(&mut config);
+    let consumer: BaseConsumer = config.create().expect("valid settings");
+    let partitions = eventually(Duration::from_secs(20), || {
+        let metadata = consumer
+            .fetch_metadata(Some(topic), Duration::from_secs(5))
+            .map_err(|error| error.to_string())?;
+        let count = metadata.topics().first().map_or(0, |topic| topic.partitions().len());
+        if count == 0 { Err(format!("no topic {topic}")) } else { Ok(count) }
+    });
+    let mut assignment = TopicPartitionList::new();
+    for partition in 0..partitions {
+        let partition = i32::try_from(partition).expect("few partitions");
+        assignment.add_partition_offset(topic, partition, Offset::Beginning).expect("valid offset");
+    }
+    consumer.assign(&assignment).expect("valid assignment");
+    (consumer, partitions)
 }
 
 fn seen(message: &BorrowedMessage<'_>) -> Seen {

@@ -40,6 +40,18 @@ impl Bench {
         bench
     }
 
+    /// Records 5 and 6 under way in one transaction.
+    fn in_transaction() -> Self {
+        let mut bench = Self::with(MissingOffset::Earliest, true);
+        bench.assign(5);
+        bench.event(Event::LogRanges(vec![LogRange { partition: 0, start: 0, end: 7 }]));
+        bench.record(5, 1);
+        bench.record(6, 1);
+        assert_eq!(bench.pass(1_000), ["open"]);
+        assert_eq!(bench.pass(0), ["send 5 to orders", "send 6 to orders"]);
+        bench
+    }
+
     fn is_stuck(&self) -> bool {
         let status = self.status.snapshot();
         self.metrics.observe_status(&status);
@@ -187,4 +199,67 @@ fn a_full_producer_holds_up_reading_and_no_lane_is_blamed() {
     bench.record(5, 1);
     bench.live(3 * LIMIT_MS, Some(false)).unwrap();
     assert!(!bench.is_stuck());
+}
+
+const TRANSACTION: &str = "probe 0: the transaction of offset 5 to end";
+
+// The record before is acknowledged, and yet neither is forwarded for those who read committed.
+#[test]
+fn a_transaction_whose_sends_never_end_is_stuck_and_ends_the_process() {
+    let mut bench = Bench::in_transaction();
+    bench.deliver(0);
+    assert_eq!(bench.live(LIMIT_MS - 1_000, Some(true)).unwrap(), Vec::<String>::new());
+    assert_eq!(bench.live(3_000, Some(true)).unwrap(), [TRANSACTION]);
+    assert!(bench.is_stuck());
+    bench.live(LIMIT_MS - 5_000, Some(true)).unwrap();
+    let error = bench.live(5_000, Some(true)).unwrap_err();
+    assert!(
+        error.to_string().contains("waiting for the transaction of offset 5 to end"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_transaction_whose_commit_or_abort_never_ends_is_stuck_and_ends_the_process() {
+    for refused in [false, true] {
+        let mut bench = Bench::in_transaction();
+        let result = if refused { Err(Refusal::Undone) } else { Ok(()) };
+        bench.answer(0, result.clone());
+        bench.answer(1, result);
+        let end = if refused { "abort" } else { "commit [(0, 7)]" };
+        assert_eq!(bench.live(LIMIT_MS - 1_000, Some(true)).unwrap(), [end]);
+        assert_eq!(bench.live(3_000, Some(true)).unwrap(), [TRANSACTION]);
+        assert!(bench.is_stuck());
+        assert!(bench.live(LIMIT_MS, Some(true)).is_err());
+    }
+}
+
+#[test]
+fn a_transaction_that_ended_is_not_stuck_any_more() {
+    let mut bench = Bench::in_transaction();
+    bench.live(LIMIT_MS + 5_000, Some(true)).unwrap();
+    assert!(bench.is_stuck());
+    bench.event(Event::Aborted(None));
+    let calls = bench.live(2_000, Some(true)).unwrap();
+    assert_eq!(calls, ["open", "send 5 to orders", "send 6 to orders"], "sent anew");
+    assert!(!bench.is_stuck());
+    bench.deliver(2);
+    bench.deliver(3);
+    assert_eq!(bench.live(1_000, Some(true)).unwrap(), ["commit [(0, 7)]"]);
+    bench.event(Event::Committed(Ok(())));
+    bench.live(10 * LIMIT_MS, Some(true)).unwrap();
+    assert!(!bench.is_stuck());
+}
+
+// R89
+#[test]
+fn a_transaction_that_waits_for_brokers_is_not_stuck_and_neither_is_one_tried_again_and_again() {
+    let mut bench = Bench::in_transaction();
+    bench.live(20 * LIMIT_MS, Some(false)).unwrap();
+    assert!(!bench.is_stuck());
+    for _ in 0..20 {
+        bench.event(Event::Aborted(None));
+        bench.live(LIMIT_MS / 2, Some(true)).unwrap();
+        assert!(!bench.is_stuck());
+    }
 }

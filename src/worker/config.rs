@@ -1,6 +1,37 @@
-//! What ends the worker.
+//! Settings of the worker, and why it may end.
 
+use std::time::Duration;
+
+use crate::engine::EngineConfig;
 use crate::kafka::PortError;
+
+/// What to do with a committed offset that is not in the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MissingOffset {
+    /// Go on at the first record there is.
+    Earliest,
+    /// End the process.
+    Fail,
+}
+
+/// Settings of the worker.
+#[derive(Debug, Clone)]
+pub struct WorkerConfig {
+    /// Settings of the engine.
+    pub engine: EngineConfig,
+    /// Partitions of the delay topic when the process started.
+    pub partitions: i32,
+    /// How often the settled prefix is committed.
+    pub commit_every: Duration,
+    /// How long a revoked partition waits for its acknowledgements.
+    pub drain_timeout: Duration,
+    /// How long a stop waits for acknowledgements.
+    pub stop_timeout: Duration,
+    /// What to do with a committed offset that is not in the log.
+    pub missing_offset: MissingOffset,
+    /// A lane that could go on and has not for this long is stuck.
+    pub stuck_after: Duration,
+}
 
 /// Why the worker cannot go on. The process must end.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -8,9 +39,6 @@ pub enum WorkerError {
     /// The client's word.
     #[error("the Kafka client cannot go on: {0}")]
     Client(String),
-    /// The brokers do not let this member read any more.
-    #[error("Kafka refuses the consumer: {0}")]
-    Denied(String),
     /// A call that must not fail failed.
     #[error("the Kafka client refused a call: {0}")]
     Call(#[from] PortError),

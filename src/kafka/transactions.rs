@@ -1,0 +1,221 @@
+//! The transactions of the producer, on a thread of their own: ending one takes round trips to
+//! three brokers.
+
+use std::fmt;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
+
+use rdkafka::TopicPartitionList;
+use rdkafka::consumer::ConsumerGroupMetadata;
+use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode as Code};
+use rdkafka::producer::{Producer, ThreadedProducer};
+
+use super::context::ForwardContext;
+use super::error::fatal_cause;
+use super::port::{AbortCause, Event, PortError};
+use super::producer::ForwardProducer;
+use crate::engine::Trouble;
+
+/// One call; what has not ended by then is called again and goes on where it was.
+const CALL_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The last delivery reports have been handed out when a commit is asked for; librdkafka counts
+/// them as under way for a moment longer.
+const SETTLE_PAUSE: Duration = Duration::from_micros(50);
+
+/// Pauses of [`SETTLE_PAUSE`] before committing all the same.
+const SETTLE_LIMIT: usize = 1_000;
+
+/// Why the producer cannot use its transactional id.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{cause}")]
+pub struct InitError {
+    /// The cluster does not permit it.
+    pub denied: bool,
+    /// For people.
+    pub cause: String,
+}
+
+enum Request {
+    Open(TopicPartitionList, ConsumerGroupMetadata),
+    Commit(TopicPartitionList, ConsumerGroupMetadata),
+    Abort,
+}
+
+/// Handle to the thread that ends transactions.
+pub struct Transactions {
+    producer: ThreadedProducer<ForwardContext>,
+    requests: Sender<Request>,
+    begun: bool,
+}
+
+impl fmt::Debug for Transactions {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Transactions(begun: {})", self.begun)
+    }
+}
+
+impl Transactions {
+    /// Makes the producer the only one of its transactional id: what an earlier one left open is
+    /// aborted first. Blocks, up to `timeout`.
+    pub fn start(producer: &ForwardProducer, timeout: Duration) -> Result<Self, InitError> {
+        let producer = producer.handle();
+        producer.init_transactions(timeout).map_err(|error| InitError {
+            denied: error.rdkafka_error_code().is_some_and(|code| {
+                matches!(
+                    code,
+                    Code::TransactionalIdAuthorizationFailed | Code::ClusterAuthorizationFailed
+                )
+            }),
+            cause: error.to_string(),
+        })?;
+        let (requests, inbox) = channel();
+        let ender = Ender { producer: producer.clone() };
+        let body = move || ender.run(&inbox);
+        std::thread::Builder::new()
+            .name("transactions".to_owned())
+            .spawn(body)
+            .map_err(|error| InitError { denied: false, cause: error.to_string() })?;
+        Ok(Self { producer, requests, begun: false })
+    }
+
+    /// Begins a transaction unless one is open; takes no round trip.
+    pub(super) fn begin(&mut self) -> Result<(), PortError> {
+        if self.begun {
+            return Ok(());
+        }
+        self.producer.begin_transaction().map_err(|error| PortError {
+            call: "begin",
+            cause: fatal_cause("producer", &error.to_string()),
+        })?;
+        self.begun = true;
+        Ok(())
+    }
+
+    /// Begins a transaction with `offsets` in it; ends in [`Event::Opened`].
+    pub(super) fn open(
+        &mut self,
+        offsets: TopicPartitionList,
+        group: ConsumerGroupMetadata,
+    ) -> Result<(), PortError> {
+        self.begin()?;
+        let _ = self.requests.send(Request::Open(offsets, group));
+        Ok(())
+    }
+
+    /// Commits the open transaction together with `offsets`; ends in [`Event::Committed`].
+    pub(super) fn commit(
+        &mut self,
+        offsets: TopicPartitionList,
+        group: ConsumerGroupMetadata,
+    ) -> Result<(), PortError> {
+        // Offsets alone make a transaction too.
+        self.begin()?;
+        self.begun = false;
+        // The thread ends only with this handle.
+        let _ = self.requests.send(Request::Commit(offsets, group));
+        Ok(())
+    }
+
+    /// Aborts the open transaction; ends in [`Event::Aborted`].
+    pub(super) fn abort(&mut self) {
+        self.begun = false;
+        let _ = self.requests.send(Request::Abort);
+    }
+}
+
+struct Ender {
+    producer: ThreadedProducer<ForwardContext>,
+}
+
+impl Ender {
+    fn run(&self, inbox: &Receiver<Request>) {
+        while let Ok(request) = inbox.recv() {
+            let ended = match request {
+                Request::Open(offsets, group) => told(self.add(&offsets, &group), Event::Opened),
+                Request::Commit(offsets, group) => self.commit(&offsets, &group),
+                Request::Abort => self.abort(),
+            };
+            let fatal =
+                |error: KafkaError| Event::Fatal(fatal_cause("producer", &error.to_string()));
+            let event = ended.unwrap_or_else(fatal);
+            self.producer.context().0.report(event);
+        }
+    }
+
+    fn commit(
+        &self,
+        offsets: &TopicPartitionList,
+        group: &ConsumerGroupMetadata,
+    ) -> KafkaResult<Event> {
+        for _ in 0..SETTLE_LIMIT {
+            if self.producer.in_flight_count() == 0 {
+                break;
+            }
+            std::thread::sleep(SETTLE_PAUSE);
+        }
+        let committed = self
+            .add(offsets, group)
+            .and_then(|()| again(|| self.producer.commit_transaction(CALL_TIMEOUT)));
+        told(committed, Event::Committed)
+    }
+
+    fn add(&self, offsets: &TopicPartitionList, group: &ConsumerGroupMetadata) -> KafkaResult<()> {
+        again(|| self.producer.send_offsets_to_transaction(offsets, group, CALL_TIMEOUT))
+    }
+
+    fn abort(&self) -> KafkaResult<Event> {
+        // A failed transaction answers with the cause of its failure; a sound one refuses.
+        let cause = self.producer.begin_transaction().err();
+        again(|| self.producer.abort_transaction(CALL_TIMEOUT))?;
+        Ok(Event::Aborted(cause.as_ref().and_then(abort_cause)))
+    }
+}
+
+/// Calls until the end is known: an answer that did not come in time says nothing.
+fn again(call: impl Fn() -> KafkaResult<()>) -> KafkaResult<()> {
+    loop {
+        match call() {
+            Err(KafkaError::Transaction(error)) if error.is_retriable() => {
+                tracing::debug!(%error, "the transaction's end takes long");
+            }
+            ended => return ended,
+        }
+    }
+}
+
+/// The event that tells of `result`, unless the producer cannot go on.
+fn told(
+    result: KafkaResult<()>,
+    event: impl FnOnce(Result<(), String>) -> Event,
+) -> KafkaResult<Event> {
+    match result {
+        Err(KafkaError::Transaction(error)) if error.is_fatal() => {
+            Err(KafkaError::Transaction(error))
+        }
+        result => Ok(event(result.map_err(|error| error.to_string()))),
+    }
+}
+
+/// The cause that a failed transaction gives. The group's refusals have nothing to do with
+/// destinations.
+fn abort_cause(error: &KafkaError) -> Option<AbortCause> {
+    let KafkaError::Transaction(failure) = error else { return None };
+    if !failure.txn_requires_abort() {
+        return None;
+    }
+    let trouble = match failure.code() {
+        Code::IllegalGeneration
+        | Code::UnknownMemberId
+        | Code::RebalanceInProgress
+        | Code::FencedInstanceId
+        | Code::StaleMemberEpoch
+        | Code::FencedMemberEpoch
+        | Code::GroupAuthorizationFailed => None,
+        Code::TopicAuthorizationFailed => Some(Trouble::Unauthorized),
+        Code::UnknownTopic | Code::UnknownTopicOrPartition => Some(Trouble::UnknownTopic),
+        Code::MessageSizeTooLarge => Some(Trouble::TooLarge),
+        _ => Some(Trouble::Transient),
+    };
+    Some(AbortCause { text: failure.to_string(), trouble })
+}
