@@ -19,7 +19,7 @@ mod watch;
 use std::time::Duration;
 
 use crate::clock::Clock;
-use crate::engine::{Action, Engine, Lane, Now, Offered, Wakeup};
+use crate::engine::{Action, Engine, Now, Offered, Wakeup};
 use crate::kafka::{Event, Fetched, Port, SendError};
 
 use commits::{Cadence, Commits};
@@ -264,6 +264,10 @@ impl<P: Port> Worker<P> {
                         self.engine.abandoned(ticket, now.steady_ms);
                         continue;
                     };
+                    if outgoing.due_ms > now.wall_ms {
+                        self.engine.postpone(ticket, now.steady_ms);
+                        continue;
+                    }
                     let (engine, port) = (&self.engine, &mut self.port);
                     if !self.commits.admits(engine, port, ticket, now.steady_ms) {
                         self.blocked_send = Some(action);
@@ -309,8 +313,8 @@ impl<P: Port> Worker<P> {
 
     /// Reads records for lanes that want one. True when some lane used up its burst.
     fn read(&mut self, now: Now) -> Result<bool, WorkerError> {
-        let lanes: Vec<i32> =
-            self.engine.lanes().filter(|lane| lane.wants_record()).map(partition_of).collect();
+        let wanting = self.engine.lanes().filter(|lane| lane.wants_record());
+        let lanes: Vec<i32> = wanting.map(|lane| lane.partition).collect();
         let mut more = false;
         self.first_lane = self.first_lane.wrapping_add(1);
         for turn in 0..lanes.len() {
@@ -341,8 +345,4 @@ impl<P: Port> Worker<P> {
         }
         Ok(more)
     }
-}
-
-fn partition_of<R: crate::engine::Record>(lane: &Lane<R>) -> i32 {
-    lane.partition
 }

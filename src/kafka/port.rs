@@ -202,8 +202,10 @@ pub trait Port {
     /// transaction, by adding `commit` to it; ends in [`Event::Opened`].
     fn open(&mut self, commit: &Commit) -> Result<(), PortError>;
 
-    /// Aborts the open transaction; ends in [`Event::Aborted`].
-    fn abort(&mut self);
+    /// Aborts the open transaction; ends in [`Event::Aborted`]. With `known_by`, after adding that
+    /// commit to it if it still can be: a coordinator that has never heard of the transaction
+    /// refuses to abort it, and librdkafka takes that for fatal.
+    fn abort(&mut self, known_by: Option<&Commit>);
 }
 
 /// The real Kafka.
@@ -255,13 +257,18 @@ impl<'q> Port for KafkaPort<'q> {
 
     fn next_event(&mut self) -> Option<Event> {
         let event = self.events.try_recv().ok()?;
-        // librdkafka reports a fatal error of the producer under the code of its cause.
-        if matches!(event, Event::Error { client, .. } if client == ClientName::Producer.label())
-            && let Some(cause) = self.producer.fatal_error()
-        {
-            return Some(Event::Fatal(fatal_cause("producer", &cause)));
+        let producer = ClientName::Producer.label();
+        // librdkafka reports a fatal error of the producer under the code of its cause, and what
+        // failed for it without the cause; which of them comes first is chance.
+        let of_producer = match &event {
+            Event::Error { client, .. } => *client == producer,
+            Event::Fatal(cause) => cause.starts_with(producer),
+            _ => false,
+        };
+        match of_producer.then(|| self.producer.fatal_error()).flatten() {
+            Some(cause) => Some(Event::Fatal(fatal_cause(producer, &cause))),
+            None => Some(event),
         }
-        Some(event)
     }
 
     fn next_record(&mut self, partition: i32) -> Option<Fetched<Self::Record>> {
@@ -278,7 +285,10 @@ impl<'q> Port for KafkaPort<'q> {
         outgoing: &Outgoing<'_, Self::Record>,
     ) -> Result<(), SendError> {
         if let Some(transactions) = &mut self.transactions {
-            transactions.begin().map_err(|error| SendError::Fatal(error.cause))?;
+            transactions.begin().map_err(|error| {
+                let known = self.producer.fatal_error();
+                SendError::Fatal(known.map_or(error.cause, |cause| fatal_cause("producer", &cause)))
+            })?;
         }
         self.producer.send(ticket, outgoing)
     }
@@ -321,25 +331,21 @@ impl<'q> Port for KafkaPort<'q> {
 
     fn open(&mut self, commit: &Commit) -> Result<(), PortError> {
         let Some(transactions) = &mut self.transactions else { return Ok(()) };
-        let group = self.consumer.group_metadata()?;
-        transactions.open(self.consumer.offsets(std::slice::from_ref(commit))?, group)
+        transactions.open(self.consumer.group_offsets(std::slice::from_ref(commit))?)
     }
 
     fn commit(&mut self, commits: &[Commit]) -> Result<(), PortError> {
         match &mut self.transactions {
             None => self.consumer.commit(commits),
-            Some(transactions) => {
-                // Taken now, when all that happened to our partitions has been handled: a member
-                // that knows of a rebalance may commit partitions it has just lost.
-                let group = self.consumer.group_metadata()?;
-                transactions.commit(self.consumer.offsets(commits)?, group)
-            }
+            // Who we are is taken now, when all that happened to our partitions has been handled: a
+            // member that knows of a rebalance may commit partitions it has just lost.
+            Some(transactions) => transactions.commit(self.consumer.group_offsets(commits)?),
         }
     }
 
-    fn abort(&mut self) {
-        if let Some(transactions) = &mut self.transactions {
-            transactions.abort();
-        }
+    fn abort(&mut self, known_by: Option<&Commit>) {
+        let Some(transactions) = &mut self.transactions else { return };
+        let offsets = |commit| self.consumer.group_offsets(std::slice::from_ref(commit)).ok();
+        transactions.abort(known_by.and_then(offsets));
     }
 }

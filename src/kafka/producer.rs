@@ -56,7 +56,7 @@ impl ForwardProducer {
 
     /// Why it cannot go on, if it cannot.
     pub(super) fn fatal_error(&self) -> Option<String> {
-        self.producer.client().fatal_error().map(|(_, text)| text)
+        self.producer.client().fatal_error().map(|(code, text)| format!("{code}: {text}"))
     }
 
     /// Another handle to the same producer.

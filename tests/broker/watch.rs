@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::support::{Acl, Daemon, Operation, Options, Resource, Stage, eventually, heavy, shared};
+use crate::support::{Daemon, Options, Stage, eventually, heavy, shared};
 
 /// Only ends a test that hangs.
 const DEADLINE: Duration = Duration::from_secs(120);
@@ -63,6 +63,29 @@ fn a_consumer_that_reads_nothing_while_others_can_is_stuck_and_ends_the_process(
 
     let daemon = stage.config.start_ready();
     ledger.settle(&mut reader, DEADLINE).assert_nothing_lost();
+    daemon.stop(DEADLINE);
+}
+
+// The thread that ends transactions stands still: records arrive, and nobody ever commits them.
+#[test]
+fn a_transaction_that_never_ends_is_stuck_and_ends_the_process() {
+    let stage = Stage::new(&shared().client(), &[1_000, 2_000]).configure(|config| {
+        let config = config.set("health.stuck_after", "3s").set("metrics.lag_interval", "1s");
+        config.set("forward.guarantee", "exactly_once").set("forward.transaction_timeout", "3s")
+    });
+    let daemon = stage.config.start_ready();
+    let (mut ledger, mut reader) = (stage.ledger(), stage.reader());
+    ledger.send(&stage.producer(), &stage.all());
+    ledger.settle(&mut reader, DEADLINE).assert_exactly_once();
+    let ending = daemon.freeze_thread(thread(&daemon, "transactions"));
+    ledger.send(&stage.producer(), &stage.all());
+    daemon.wait_metric("kafka_delay_level_stuck", &[("level", "1")], 1.0, DEADLINE);
+    ending.wait_end(DEADLINE);
+    assert_eq!(daemon.wait_exit(DEADLINE).code(), Some(70), "{}", daemon.log());
+    assert!(daemon.log().contains("waiting for the transaction of offset"), "{}", daemon.log());
+
+    let daemon = stage.config.start_ready();
+    ledger.settle(&mut reader, DEADLINE).assert_exactly_once();
     daemon.stop(DEADLINE);
 }
 
@@ -140,29 +163,4 @@ fn the_second_member_of_one_static_name_fences_the_first_which_ends_within_secon
     ledger.settle(&mut reader, DEADLINE).assert_nothing_lost();
     assert!(second.is_running());
     second.stop(DEADLINE);
-}
-
-#[test]
-fn a_right_to_the_group_that_is_taken_away_ends_the_process() {
-    let permit = heavy();
-    let cluster = Options::one_node().users(&[("daemon", "secret")]).start(&permit);
-    let stage = Stage::new(&cluster.client(), &[1_000, 2_000]).configure(|config| {
-        config.set("kafka.sasl.username", "daemon").set("kafka.sasl.password", "secret")
-    });
-    let describe = Operation::RD_KAFKA_ACL_OPERATION_DESCRIBE;
-    stage.admin.add_acls(&[
-        Acl::may_read("daemon", &stage.delay_topic),
-        Acl::may_write("daemon", &format!("{}_dlq", stage.delay_topic)),
-        Acl::may_write("daemon", &stage.destination),
-        Acl::may_join("daemon", &stage.config.group),
-    ]);
-    let daemon = stage.config.start_ready();
-    let read = Operation::RD_KAFKA_ACL_OPERATION_READ;
-    let group = Resource::Group(stage.config.group.clone());
-    stage.admin.add_acls(&[
-        Acl::deny("daemon", read, group.clone()),
-        Acl::deny("daemon", describe, group),
-    ]);
-    assert_eq!(daemon.wait_exit(DEADLINE).code(), Some(77), "{}", daemon.log());
-    assert!(daemon.log().contains("Kafka refuses the consumer"), "{}", daemon.log());
 }
