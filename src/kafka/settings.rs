@@ -45,6 +45,9 @@ impl Clients {
 /// Records the producer holds at most; above the engine's own limit, so that that one decides.
 pub const PRODUCER_QUEUE_RECORDS: usize = 500_000;
 
+/// In exactly-once mode the producer gives a record up after this at the latest, in milliseconds.
+pub const MAX_DELIVERY_MS: i64 = 10_000;
+
 /// Records handed on and not settled, all levels together.
 pub const MAX_IN_FLIGHT_RECORDS: usize = 100_000;
 
@@ -146,7 +149,7 @@ pub fn forwarder(config: &Config) -> ClientConfig {
             )
             // What is not acknowledged by then is aborted and sent anew, while the broker has not
             // yet given the transaction up.
-            .set("delivery.timeout.ms", (timeout_ms * 2 / 3).to_string())
+            .set("delivery.timeout.ms", (timeout_ms / 3).min(MAX_DELIVERY_MS as u128).to_string())
             // The broker makes a transaction wait while it writes the markers of the one before;
             // with the default it is asked again after 100 ms.
             .set("retry.backoff.ms", "5")

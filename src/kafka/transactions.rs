@@ -19,6 +19,10 @@ use crate::engine::Trouble;
 /// One call; what has not ended by then is called again and goes on where it was.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// As above for an abort: what came to be queued for a retry after it began is taken back only when
+/// it is called again.
+const ABORT_TIMEOUT: Duration = Duration::from_secs(1);
+
 /// The last delivery reports have been handed out when a commit is asked for; librdkafka counts
 /// them as under way for a moment longer.
 const SETTLE_PAUSE: Duration = Duration::from_micros(50);
@@ -167,7 +171,7 @@ impl Ender {
         {
             tracing::debug!(%error, "the transaction is aborted as it is");
         }
-        again(|| self.producer.abort_transaction(CALL_TIMEOUT))?;
+        again(|| self.producer.abort_transaction(ABORT_TIMEOUT))?;
         Ok(Event::Aborted(cause.as_ref().and_then(abort_cause)))
     }
 }

@@ -11,13 +11,14 @@
 //! Before the first record for a destination that may be forbidden, the transaction is made known
 //! to its coordinator (`Opening`): librdkafka cannot abort one whose very first partition was
 //! refused. It asks the coordinator to end what that has never heard of, and takes the answer for
-//! fatal. When the first partition was not refused but never answered for, the transaction is made
-//! known before it is aborted.
+//! fatal. When the first partition was not refused but nobody answers for it, the transaction is made
+//! known a little later, or before it is aborted.
 //!
 //! Between `Ending` and the next `Open` nothing is sent: what the producer takes would belong to a
 //! transaction whose offsets are fixed already.
 
 use crate::engine::{Commit, DestinationId, Engine, Lane, Phase, Record, Refusal, Ticket, Trouble};
+use crate::kafka::settings::MAX_DELIVERY_MS;
 use crate::kafka::{AbortCause, Port};
 
 /// Records in one transaction at most. Each transaction costs a few round trips, which is little
@@ -31,11 +32,14 @@ const MAX_AGE_MS: i64 = 200;
 /// meanwhile.
 const TRIAL_MS: i64 = 1_000;
 
-/// A transaction none of whose sends has ended for this long is given up, and the destinations of
-/// those that have not count as in trouble: everything else waits for them. Well before the
-/// producer gives up by itself (`delivery.timeout.ms`): librdkafka then no longer lets us make a
-/// transaction known that its coordinator has not heard of.
-const PATIENCE_MS: i64 = 3_000;
+/// A transaction none of whose sends has ended by then is made known to its coordinator, which may
+/// not have heard of it: one that fails later could not be aborted.
+const MAKE_KNOWN_MS: i64 = 1_000;
+
+/// A transaction none of whose sends ends for this long is aborted. Longer than
+/// [`MAX_DELIVERY_MS`]: a send that the producer itself gives up leaves no doubt about its sequence
+/// numbers, one that we take back may.
+const PATIENCE_MS: i64 = MAX_DELIVERY_MS + 3_000;
 
 /// While records come singly, transactions begin their commits this far apart at least: the broker
 /// is still writing the markers of one when the next begins, and makes it wait.
@@ -253,6 +257,7 @@ impl Transactions {
             self.gave_up = self.unanswered > 0;
             self.failed |= self.gave_up;
         }
+        let silent = self.sends > 0 && self.unanswered == self.sends && self.known_by.is_none();
         match self.state {
             State::Open | State::Ending if self.failed => {
                 let unknown = self.known_by.is_none() && self.sends > 0;
@@ -261,6 +266,11 @@ impl Transactions {
                 self.state = State::Aborting;
             }
             State::Ending if self.unanswered == 0 => self.commit(engine, port, steady_ms),
+            State::Ending if silent && steady_ms >= self.opened_ms + MAKE_KNOWN_MS => {
+                if let Some(commit) = engine.lanes().next().map(Lane::present_commit) {
+                    self.make_known(port, &commit);
+                }
+            }
             State::Opening
             | State::Open
             | State::Ending

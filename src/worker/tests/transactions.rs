@@ -21,6 +21,11 @@ fn pass(bench: &mut Bench, later_ms: i64) -> Vec<String> {
     calls
 }
 
+/// So many passes, a second apart.
+fn seconds(bench: &mut Bench, count: usize) -> Vec<String> {
+    (0..count).flat_map(|_| pass(bench, 1_000)).collect()
+}
+
 /// As above, with the overdue records 0, 1, … to these topics sent.
 fn with_sent(topics: &[&str]) -> Bench {
     let mut bench = bench();
@@ -83,6 +88,21 @@ fn a_destination_that_never_took_a_record_is_written_to_when_the_coordinator_kno
     committed(&mut bench);
     record_to(&mut bench, 2, "bills");
     assert_eq!(bench.pass(1), ["send 2 to bills"], "it has taken one");
+}
+
+#[test]
+fn a_transaction_that_nobody_answers_is_made_known_while_it_can_be() {
+    let mut bench = with_sent(&["orders"]);
+    bench.deliver(0);
+    assert_eq!(pass(&mut bench, 40), ["commit [(0, 1)]"]);
+    committed(&mut bench);
+    record_to(&mut bench, 1, "orders");
+    assert_eq!(bench.pass(1), ["send 1 to orders"], "it has taken one");
+    assert_eq!(bench.pass(900), Vec::<String>::new());
+    assert_eq!(bench.pass(100), ["open"]);
+    assert_eq!(bench.pass(1_000), Vec::<String>::new(), "once");
+    bench.answer(1, trouble(Trouble::Transient));
+    assert_eq!(bench.pass(1), ["abort"]);
 }
 
 #[test]
@@ -279,21 +299,18 @@ fn a_partition_given_up_before_its_sends_ended_aborts_the_transaction() {
     let mut bench = with_sent(&["orders"]);
     bench.event(Event::Revoked { partitions: vec![0], lost: false });
     pass(&mut bench, 1);
-    let mut calls = Vec::new();
-    for _ in 0..10 {
-        calls.extend(pass(&mut bench, 1_000));
-    }
-    assert_eq!(calls, ["abort", "unassign [0]"]);
+    let calls = seconds(&mut bench, 10);
+    assert_eq!(calls, ["unassign [0]", "abort"]);
 }
 
 #[test]
 fn a_destination_that_does_not_answer_does_not_hold_up_the_others_for_long() {
     let mut bench = with_sent(&["orders", "away", "bills"]);
     bench.deliver(0);
-    assert_eq!(pass(&mut bench, 2_000), Vec::<String>::new());
+    assert_eq!(seconds(&mut bench, 10), Vec::<String>::new());
     bench.deliver(2);
-    assert_eq!(pass(&mut bench, 2_000), Vec::<String>::new(), "it came forward meanwhile");
-    assert_eq!(pass(&mut bench, 3_000), ["abort"]);
+    assert_eq!(seconds(&mut bench, 10), Vec::<String>::new(), "it came forward meanwhile");
+    assert_eq!(seconds(&mut bench, 4), ["abort"]);
     bench.answer(1, Err(Refusal::Undone));
     bench.event(Event::Aborted(None));
     assert_eq!(pass(&mut bench, 1), ["send 0 to orders", "send 2 to bills"]);
@@ -317,9 +334,10 @@ fn a_stop_commits_what_is_sent_and_aborts_what_never_ends() {
     let mut bench = with_sent(&["orders"]);
     let now = bench.now();
     bench.worker.stop(now);
-    let (ended, calls) = bench.try_pass(2_000).unwrap();
+    pass(&mut bench, 4_000);
+    let (ended, calls) = bench.try_pass(1_001).unwrap();
     assert!(ended != Pass::Stopped && calls.is_empty(), "{ended:?} {calls:?}");
-    assert_eq!(pass(&mut bench, 1_001), ["abort"]);
+    assert_eq!(pass(&mut bench, 1), ["abort"]);
     bench.answer(0, Err(Refusal::Undone));
     bench.event(Event::Aborted(None));
     assert_eq!(bench.try_pass(1).unwrap(), (Pass::Stopped, vec![]));

@@ -106,7 +106,6 @@ fn records_of(dump: &str, partition: i32) -> (Vec<Arrival>, Vec<Arrival>) {
 
 #[test]
 fn a_destination_with_too_few_replicas_holds_up_no_other() {
-    // One transaction carries all destinations: with exactly_once this one does hold up the others.
     play(too_few_replicas);
 }
 
@@ -142,7 +141,11 @@ fn too_few_replicas(form: Form, guarantee: Guarantee) {
         let (refused, flowing) = (scene.count(), watch.count());
         std::thread::sleep(form.seconds(4, 10));
         assert_eq!(scene.count(), refused, "nothing is taken");
-        assert!(watch.count() > flowing, "the other destination gets its records");
+        // A transaction cannot be aborted either before its partitions take the marker of its end:
+        // with exactly_once the others wait as well.
+        if guarantee == Guarantee::AtLeastOnce {
+            assert!(watch.count() > flowing, "the other destination gets its records");
+        }
         want("2");
     });
     scene.wait_for(1.0);
@@ -153,7 +156,7 @@ fn too_few_replicas(form: Form, guarantee: Guarantee) {
     let stalls = Stalls::measure(&ledger, &arrived, &[]);
     println!("\nthe other destination: {verdict}; {stalls:?}");
     verdict.assert_exactly_once();
-    if form == Form::Long {
+    if (form, guarantee) == (Form::Long, Guarantee::AtLeastOnce) {
         assert!(stalls.latest_ms <= 2_000, "held up by the refusal: {stalls:?}");
     }
     let bare = Some(pulse.stop());
