@@ -10,6 +10,7 @@ use crate::fetch::Fetcher;
 use crate::group::{CommitRequest, Rebalance};
 use crate::produce::Producer;
 use crate::record::RecordId;
+use crate::transaction::Transactions;
 
 /// What waits for the worker to read it.
 #[derive(Debug, Clone)]
@@ -79,6 +80,7 @@ pub struct Client {
 
     pub fetchers: Vec<Fetcher>,
     pub producer: Producer,
+    pub transactions: Transactions,
 
     // What the checks know of this process.
     /// Log ends it was told of and when, since the assignment of each partition.
@@ -138,6 +140,7 @@ impl Client {
             commits: VecDeque::new(),
             fetchers,
             producer: Producer::default(),
+            transactions: Transactions::default(),
             known: vec![Vec::new(); partitions],
             seen: HashMap::new(),
             sends: HashMap::new(),

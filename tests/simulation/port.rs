@@ -11,6 +11,7 @@ use crate::fetch::Polled;
 use crate::group::{Committed, Rebalance};
 use crate::record::SimRecord;
 use crate::scenario::Fault;
+use crate::transaction::{Call, Stage};
 use crate::world::{Shared, What, World, note};
 
 /// One process's port.
@@ -76,8 +77,21 @@ fn slot(partition: i32) -> usize {
     usize::try_from(partition).unwrap()
 }
 
+fn committed(commit: &Commit) -> Committed {
+    let Commit { partition, offset, ahead, .. } = commit;
+    Committed { partition: slot(*partition), offset: Some(*offset), ahead: ahead.clone() }
+}
+
 fn failed(call: &'static str) -> PortError {
     PortError { call, cause: "simulated".to_owned() }
+}
+
+impl World {
+    /// As `DelayConsumer::group_metadata`: only a member has any.
+    fn group_metadata(&self, client: usize) -> Result<u32, PortError> {
+        let generation = self.clients[client].generation;
+        if generation == 0 { Err(failed("group metadata")) } else { Ok(generation) }
+    }
 }
 
 impl Port for SimPort {
@@ -129,7 +143,13 @@ impl Port for SimPort {
                 Form::DeadLetter { .. } => None,
             },
         };
-        self.call(Ok(()), |world, client| world.send(client, &sending))
+        self.call(Ok(()), |world, client| {
+            if let Some(call) = &world.clients[client].transactions.call {
+                let text = format!("{client} sends during {call:?}");
+                world.fail("contract", text);
+            }
+            world.send(client, &sending)
+        })
     }
 
     /// As `DelayConsumer::park`.
@@ -246,16 +266,16 @@ impl Port for SimPort {
 
     fn commit(&mut self, commits: &[Commit]) -> Result<(), PortError> {
         self.call(Ok(()), |world, client| {
-            let offsets: Vec<Committed> = commits
-                .iter()
-                .map(|commit| Committed {
-                    partition: slot(commit.partition),
-                    offset: Some(commit.offset),
-                    ahead: commit.ahead.clone(),
-                })
-                .collect();
+            let offsets: Vec<Committed> = commits.iter().map(committed).collect();
             note!(world, "{client}: commit {}", Committed::list(&offsets));
-            world.check_commit(client, &offsets);
+            let exactly_once = world.scenario.exactly_once;
+            world.check_commit(client, &offsets, exactly_once);
+            if exactly_once {
+                let generation = world.group_metadata(client)?;
+                let call = Call::Commit { generation, offsets, stage: Stage::First };
+                world.start_call(client, call);
+                return Ok(());
+            }
             if world.strikes(Fault::Commits, 5) {
                 world.clients[client].commit_trouble = true;
                 return Err(failed("commit"));
@@ -265,14 +285,24 @@ impl Port for SimPort {
         })
     }
 
-    fn open(&mut self, _commit: &Commit) -> Result<(), PortError> {
-        let client = self.client;
-        self.world.borrow_mut().fail("contract", format!("{client} opens a transaction"));
-        Ok(())
+    fn open(&mut self, commit: &Commit) -> Result<(), PortError> {
+        self.call(Ok(()), |world, client| {
+            let offsets = vec![committed(commit)];
+            note!(world, "{client}: open with {}", Committed::list(&offsets));
+            world.check_commit(client, &offsets, false);
+            let generation = world.group_metadata(client)?;
+            world.start_call(client, Call::Open { generation, offsets });
+            Ok(())
+        })
     }
 
     fn abort(&mut self) {
-        let client = self.client;
-        self.world.borrow_mut().fail("contract", format!("{client} aborts without transactions"));
+        self.call((), |world, client| {
+            note!(world, "{client}: abort");
+            if !world.scenario.exactly_once {
+                world.fail("contract", format!("{client} aborts without transactions"));
+            }
+            world.start_call(client, Call::Abort { cause: None, stage: Stage::First });
+        });
     }
 }
