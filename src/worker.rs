@@ -251,6 +251,10 @@ impl<P: Port> Worker<P> {
                         self.engine.abandoned(ticket, now.steady_ms);
                         continue;
                     };
+                    if outgoing.due_ms > now.wall_ms {
+                        self.engine.postpone(ticket, now.steady_ms);
+                        continue;
+                    }
                     let (engine, port) = (&self.engine, &mut self.port);
                     if !self.commits.admits(engine, port, ticket, now.steady_ms) {
                         self.blocked_send = Some(action);

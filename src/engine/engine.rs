@@ -57,6 +57,8 @@ pub struct Engine<R> {
     pub(super) unsettled_records: usize,
     next_epoch: u32,
     next_order: u64,
+    /// Handed on, and not due any more since the clock was set back.
+    pub(super) postponed: Vec<Ticket>,
     /// The lane that is served first next time.
     turn: usize,
 }
@@ -80,6 +82,7 @@ impl<R: Record> Engine<R> {
             unsettled_records: 0,
             next_epoch: 1,
             next_order: 0,
+            postponed: Vec::new(),
             turn: 0,
         }
     }
@@ -142,6 +145,7 @@ impl<R: Record> Engine<R> {
     /// Does all that is due in every lane and every destination. Lanes take turns at being first.
     pub fn advance(&mut self, now: Now) {
         self.retry_destinations(now.steady_ms);
+        self.send_postponed(now);
         let count = self.lanes.len();
         for step in 0..count {
             let slot = (self.turn + step) % count;
@@ -256,7 +260,8 @@ impl<R: Record> Engine<R> {
     pub fn next_wakeup(&self, wall_ms: i64) -> Wakeup {
         let park_after_ms = self.config.park_after_ms;
         let lanes = self.lanes().filter_map(|lane| lane.next_wakeup_ms(wall_ms, park_after_ms));
-        Wakeup { wall_ms: lanes.min(), steady_ms: self.destinations.next_wakeup_ms() }
+        let wall_ms = lanes.chain(self.next_postponed_ms()).min();
+        Wakeup { wall_ms, steady_ms: self.destinations.next_wakeup_ms() }
     }
 
     /// All lanes, by partition.

@@ -22,7 +22,7 @@ pub enum Progress {
     Delivered,
     /// Its transaction is being aborted; it is sent anew in the next one.
     Undone,
-    /// Waiting because its destination is in trouble.
+    /// Waiting because its destination is in trouble, or because the clock was set back.
     Waiting,
     /// Refused, with nowhere to go: the lane halts, or the lane is draining.
     Stranded,

@@ -293,7 +293,8 @@ impl<R: Record> Lane<R> {
         self.sent_records + self.delivered_records > 0
     }
 
-    /// Records that wait for a destination in trouble, or have nowhere to go.
+    /// Records that wait for a destination in trouble or for a clock that was set back, or have
+    /// nowhere to go.
     pub fn isolated_records(&self) -> usize {
         self.unsettled_records - self.sent_records - self.delivered_records
     }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rdkafka::consumer::base_consumer::PartitionQueue;
-use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerGroupMetadata};
+use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::{KafkaError, KafkaResult};
 use rdkafka::types::RDKafkaErrorCode;
 use rdkafka::{ClientConfig, Offset, TopicPartitionList};
@@ -22,6 +22,7 @@ use super::port::{Fetched, PortError};
 use super::raw;
 use super::record::KafkaRecord;
 use super::settings::Clients;
+use super::transactions::GroupOffsets;
 use crate::engine::Commit;
 
 /// A seek waits this long for librdkafka's main thread, which answers within 0.2 ms.
@@ -197,7 +198,7 @@ impl DelayConsumer {
     }
 
     /// `commits` as librdkafka takes them.
-    pub(super) fn offsets(&self, commits: &[Commit]) -> Result<TopicPartitionList, PortError> {
+    fn offsets(&self, commits: &[Commit]) -> Result<TopicPartitionList, PortError> {
         let mut list = TopicPartitionList::with_capacity(commits.len());
         for commit in commits {
             let mut element = list.add_partition(&self.topic, commit.partition);
@@ -211,14 +212,17 @@ impl DelayConsumer {
         Ok(list)
     }
 
-    /// Who we are in the group, for the commit of a transaction.
-    pub(super) fn group_metadata(&self) -> Result<ConsumerGroupMetadata, PortError> {
+    /// `commits` for a transaction, and who we are in the group now.
+    pub(super) fn group_offsets(&self, commits: &[Commit]) -> Result<GroupOffsets, PortError> {
         let group = self.consumer.group_metadata();
         // Looked at afterwards: whoever has lost its membership by then cannot have a new one
         // before it has given its partitions back, which is our thread's to do.
-        group.filter(|_| raw::is_member(self.consumer.client().native_ptr())).ok_or_else(|| {
-            PortError { call: "group metadata", cause: "not a member of the group now".to_owned() }
-        })
+        let group = group.filter(|_| raw::is_member(self.consumer.client().native_ptr()));
+        let group = group.ok_or_else(|| PortError {
+            call: "group metadata",
+            cause: "not a member of the group now".to_owned(),
+        })?;
+        Ok(GroupOffsets { offsets: self.offsets(commits)?, group })
     }
 
     fn seek(&self, partition: i32, offset: i64) -> Result<(), PortError> {

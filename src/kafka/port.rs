@@ -177,8 +177,10 @@ pub trait Port {
     /// transaction, by adding `commit` to it; ends in [`Event::Opened`].
     fn open(&mut self, commit: &Commit) -> Result<(), PortError>;
 
-    /// Aborts the open transaction; ends in [`Event::Aborted`].
-    fn abort(&mut self);
+    /// Aborts the open transaction; ends in [`Event::Aborted`]. With `known_by`, after adding that
+    /// commit to it if it still can be: a coordinator that has never heard of the transaction
+    /// refuses to abort it, and librdkafka takes that for fatal.
+    fn abort(&mut self, known_by: Option<&Commit>);
 }
 
 /// The real Kafka.
@@ -285,25 +287,21 @@ impl<'q> Port for KafkaPort<'q> {
 
     fn open(&mut self, commit: &Commit) -> Result<(), PortError> {
         let Some(transactions) = &mut self.transactions else { return Ok(()) };
-        let group = self.consumer.group_metadata()?;
-        transactions.open(self.consumer.offsets(std::slice::from_ref(commit))?, group)
+        transactions.open(self.consumer.group_offsets(std::slice::from_ref(commit))?)
     }
 
     fn commit(&mut self, commits: &[Commit]) -> Result<(), PortError> {
         match &mut self.transactions {
             None => self.consumer.commit(commits),
-            Some(transactions) => {
-                // Taken now, when all that happened to our partitions has been handled: a member
-                // that knows of a rebalance may commit partitions it has just lost.
-                let group = self.consumer.group_metadata()?;
-                transactions.commit(self.consumer.offsets(commits)?, group)
-            }
+            // Who we are is taken now, when all that happened to our partitions has been handled: a
+            // member that knows of a rebalance may commit partitions it has just lost.
+            Some(transactions) => transactions.commit(self.consumer.group_offsets(commits)?),
         }
     }
 
-    fn abort(&mut self) {
-        if let Some(transactions) = &mut self.transactions {
-            transactions.abort();
-        }
+    fn abort(&mut self, known_by: Option<&Commit>) {
+        let Some(transactions) = &mut self.transactions else { return };
+        let offsets = |commit| self.consumer.group_offsets(std::slice::from_ref(commit)).ok();
+        transactions.abort(known_by.and_then(offsets));
     }
 }

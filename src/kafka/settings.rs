@@ -150,6 +150,10 @@ pub fn forwarder(config: &Config) -> ClientConfig {
             // The broker makes a transaction wait while it writes the markers of the one before;
             // with the default it is asked again after 100 ms.
             .set("retry.backoff.ms", "5")
+            // Offsets for a group whose coordinator has left the cluster wait at the handle of that
+            // broker, for ever: librdkafka looks for another one only when some connection of the
+            // client opens or closes. With this one does soon.
+            .set("connections.max.idle.ms", "3000")
             // An unknown topic holds up the whole transaction until it is reported.
             .set("topic.metadata.propagation.max.ms", "0");
     }

@@ -36,10 +36,16 @@ pub struct InitError {
     pub cause: String,
 }
 
+/// Offsets, and the group that they are committed for, as this member knows it.
+pub(super) struct GroupOffsets {
+    pub(super) offsets: TopicPartitionList,
+    pub(super) group: ConsumerGroupMetadata,
+}
+
 enum Request {
-    Open(TopicPartitionList, ConsumerGroupMetadata),
-    Commit(TopicPartitionList, ConsumerGroupMetadata),
-    Abort,
+    Open(GroupOffsets),
+    Commit(GroupOffsets),
+    Abort(Option<GroupOffsets>),
 }
 
 /// Handle to the thread that ends transactions.
@@ -93,34 +99,27 @@ impl Transactions {
     }
 
     /// Begins a transaction with `offsets` in it; ends in [`Event::Opened`].
-    pub(super) fn open(
-        &mut self,
-        offsets: TopicPartitionList,
-        group: ConsumerGroupMetadata,
-    ) -> Result<(), PortError> {
+    pub(super) fn open(&mut self, offsets: GroupOffsets) -> Result<(), PortError> {
         self.begin()?;
-        let _ = self.requests.send(Request::Open(offsets, group));
+        let _ = self.requests.send(Request::Open(offsets));
         Ok(())
     }
 
     /// Commits the open transaction together with `offsets`; ends in [`Event::Committed`].
-    pub(super) fn commit(
-        &mut self,
-        offsets: TopicPartitionList,
-        group: ConsumerGroupMetadata,
-    ) -> Result<(), PortError> {
+    pub(super) fn commit(&mut self, offsets: GroupOffsets) -> Result<(), PortError> {
         // Offsets alone make a transaction too.
         self.begin()?;
         self.begun = false;
         // The thread ends only with this handle.
-        let _ = self.requests.send(Request::Commit(offsets, group));
+        let _ = self.requests.send(Request::Commit(offsets));
         Ok(())
     }
 
-    /// Aborts the open transaction; ends in [`Event::Aborted`].
-    pub(super) fn abort(&mut self) {
+    /// Aborts the open transaction, after adding `offsets` to it if it still can be; ends in
+    /// [`Event::Aborted`].
+    pub(super) fn abort(&mut self, offsets: Option<GroupOffsets>) {
         self.begun = false;
-        let _ = self.requests.send(Request::Abort);
+        let _ = self.requests.send(Request::Abort(offsets));
     }
 }
 
@@ -132,9 +131,9 @@ impl Ender {
     fn run(&self, inbox: &Receiver<Request>) {
         while let Ok(request) = inbox.recv() {
             let ended = match request {
-                Request::Open(offsets, group) => told(self.add(&offsets, &group), Event::Opened),
-                Request::Commit(offsets, group) => self.commit(&offsets, &group),
-                Request::Abort => self.abort(),
+                Request::Open(offsets) => told(self.add(&offsets), Event::Opened),
+                Request::Commit(offsets) => self.commit(&offsets),
+                Request::Abort(offsets) => self.abort(offsets.as_ref()),
             };
             let fatal =
                 |error: KafkaError| Event::Fatal(fatal_cause("producer", &error.to_string()));
@@ -143,11 +142,7 @@ impl Ender {
         }
     }
 
-    fn commit(
-        &self,
-        offsets: &TopicPartitionList,
-        group: &ConsumerGroupMetadata,
-    ) -> KafkaResult<Event> {
+    fn commit(&self, offsets: &GroupOffsets) -> KafkaResult<Event> {
         for _ in 0..SETTLE_LIMIT {
             if self.producer.in_flight_count() == 0 {
                 break;
@@ -155,18 +150,23 @@ impl Ender {
             std::thread::sleep(SETTLE_PAUSE);
         }
         let committed = self
-            .add(offsets, group)
+            .add(offsets)
             .and_then(|()| again(|| self.producer.commit_transaction(CALL_TIMEOUT)));
         told(committed, Event::Committed)
     }
 
-    fn add(&self, offsets: &TopicPartitionList, group: &ConsumerGroupMetadata) -> KafkaResult<()> {
+    fn add(&self, GroupOffsets { offsets, group }: &GroupOffsets) -> KafkaResult<()> {
         again(|| self.producer.send_offsets_to_transaction(offsets, group, CALL_TIMEOUT))
     }
 
-    fn abort(&self) -> KafkaResult<Event> {
+    fn abort(&self, offsets: Option<&GroupOffsets>) -> KafkaResult<Event> {
         // A failed transaction answers with the cause of its failure; a sound one refuses.
         let cause = self.producer.begin_transaction().err();
+        if let Some(offsets) = offsets
+            && let Err(error) = self.add(offsets)
+        {
+            tracing::debug!(%error, "the transaction is aborted as it is");
+        }
         again(|| self.producer.abort_transaction(CALL_TIMEOUT))?;
         Ok(Event::Aborted(cause.as_ref().and_then(abort_cause)))
     }

@@ -100,8 +100,9 @@ impl Port for FakePort {
         Ok(())
     }
 
-    fn abort(&mut self) {
-        self.calls.push("abort".to_owned());
+    fn abort(&mut self, known_by: Option<&Commit>) {
+        let add = known_by.map(|commit| format!("add [{:?}], ", (commit.partition, commit.offset)));
+        self.calls.push(format!("{}abort", add.unwrap_or_default()));
     }
 }
 
@@ -436,6 +437,28 @@ fn a_step_of_the_wall_clock_is_counted_and_followed() {
     let text = bench.metrics.encode().unwrap();
     assert!(text.contains("kafka_delay_clock_steps_total 1"), "{text}");
     assert_eq!(bench.port().calls, ["send 0 to orders"]);
+}
+
+#[test]
+fn what_was_due_and_not_sent_when_the_clock_was_set_back_is_sent_when_it_is_due_again() {
+    let mut bench = Bench::new(MissingOffset::Earliest);
+    bench.assign(0);
+    bench.port().full = true;
+    bench.record(0, START_MS - 1_000);
+    assert_eq!(bench.pass(0), Vec::<String>::new());
+    bench.port().full = false;
+    // Set back by 2 s.
+    let mut pass_at = |steady_ms: i64| {
+        let now = Now { wall_ms: START_MS - 2_000 + steady_ms, steady_ms };
+        let pass = bench.worker.pass(now).unwrap();
+        (pass, std::mem::take(&mut bench.port().calls))
+    };
+    pass_at(1);
+    let (Pass::Idle(wakeup), _) = pass_at(2) else { panic!("nothing is due") };
+    assert_eq!(wakeup.wall_ms, Some(START_MS));
+    assert_eq!(pass_at(1_999).1, Vec::<String>::new());
+    assert_eq!(pass_at(2_000).1, ["send 0 to orders"]);
+    assert_eq!(bench.worker.engine().lane(0).unwrap().isolated_records(), 0);
 }
 
 /// Partition 0 assigned, its record 0 forwarded and not committed.

@@ -11,12 +11,13 @@
 //! Before the first record for a destination that may be forbidden, the transaction is made known
 //! to its coordinator (`Opening`): librdkafka cannot abort one whose very first partition was
 //! refused. It asks the coordinator to end what that has never heard of, and takes the answer for
-//! fatal.
+//! fatal. When the first partition was not refused but never answered for, the transaction is made
+//! known before it is aborted.
 //!
 //! Between `Ending` and the next `Open` nothing is sent: what the producer takes would belong to a
 //! transaction whose offsets are fixed already.
 
-use crate::engine::{Commit, DestinationId, Engine, Phase, Record, Refusal, Ticket, Trouble};
+use crate::engine::{Commit, DestinationId, Engine, Lane, Phase, Record, Refusal, Ticket, Trouble};
 use crate::kafka::{AbortCause, Port};
 
 /// Records in one transaction at most. Each transaction costs a few round trips, which is little
@@ -239,7 +240,12 @@ impl Transactions {
             self.failed |= self.gave_up;
         }
         match self.state {
-            State::Open | State::Ending if self.failed => self.abort(port),
+            State::Open | State::Ending if self.failed => {
+                let unknown = self.known_by.is_none() && self.sends > 0;
+                let known_by = engine.lanes().next().filter(|_| unknown).map(Lane::present_commit);
+                port.abort(known_by.as_ref());
+                self.state = State::Aborting;
+            }
             State::Ending if self.unanswered == 0 => self.commit(engine, port, steady_ms),
             State::Opening
             | State::Open
@@ -255,9 +261,8 @@ impl Transactions {
             return self.known_by.is_some()
                 || steady_ms >= self.offsets_ms && engine.uncommitted().next().is_some();
         }
-        let gives_back = |lane: &crate::engine::Lane<R>| {
-            lane.phase() == Phase::Draining && lane.is_in_transaction()
-        };
+        let gives_back =
+            |lane: &Lane<R>| lane.phase() == Phase::Draining && lane.is_in_transaction();
         self.sends >= MAX_RECORDS
             || steady_ms - self.opened_ms >= MAX_AGE_MS
             || (quiet && steady_ms >= self.next_ms)
@@ -284,8 +289,9 @@ impl Transactions {
         }
     }
 
+    /// Aborts what the coordinator has heard of, or what has no records.
     fn abort<P: Port>(&mut self, port: &mut P) {
-        port.abort();
+        port.abort(None);
         self.state = State::Aborting;
     }
 

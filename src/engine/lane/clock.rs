@@ -1,7 +1,11 @@
 //! What a step of the wall clock does to due times.
 
 use super::{Lane, State};
+use crate::engine::action::Ticket;
+use crate::engine::engine::live_lane;
+use crate::engine::entry::Progress;
 use crate::engine::record::Record;
+use crate::engine::time::Now;
 use crate::engine::{Engine, time};
 
 impl<R: Record> Engine<R> {
@@ -10,6 +14,41 @@ impl<R: Record> Engine<R> {
         for lane in self.lanes.iter_mut().flatten() {
             lane.clock_stepped(step_ms, now_ms, self.config.wake_lead_ms);
         }
+    }
+
+    /// The record of `ticket` was due when it was handed on, and is not any more: the clock was set
+    /// back before it could be sent. It is sent once it is due again.
+    pub fn postpone(&mut self, ticket: Ticket, steady_ms: i64) {
+        self.destinations.forgotten(ticket.destination, steady_ms);
+        if let Some(lane) = live_lane(&mut self.lanes, ticket)
+            && let Some(entry) = lane.window.get_mut(ticket.index)
+        {
+            entry.progress = Progress::Waiting;
+            entry.record.detach();
+            lane.sent_records -= 1;
+            self.postponed.push(ticket);
+        }
+    }
+
+    /// Sends what was postponed and is due.
+    pub(in crate::engine) fn send_postponed(&mut self, now: Now) {
+        for ticket in std::mem::take(&mut self.postponed) {
+            match self.due_ms(ticket) {
+                Some(due_ms) if due_ms > now.wall_ms => self.postponed.push(ticket),
+                Some(_) => self.submit(ticket, now.steady_ms),
+                None => {}
+            }
+        }
+    }
+
+    /// When the first record that was postponed is due.
+    pub(in crate::engine) fn next_postponed_ms(&self) -> Option<i64> {
+        self.postponed.iter().filter_map(|ticket| self.due_ms(*ticket)).min()
+    }
+
+    /// When the record of `ticket` is due, unless its lane is gone or draining.
+    fn due_ms(&self, ticket: Ticket) -> Option<i64> {
+        self.outgoing(ticket).map(|outgoing| outgoing.due_ms)
     }
 }
 

@@ -86,6 +86,18 @@ fn a_destination_that_never_took_a_record_is_written_to_when_the_coordinator_kno
 }
 
 #[test]
+fn a_transaction_that_the_coordinator_may_not_know_of_is_made_known_before_it_is_aborted() {
+    let mut bench = with_sent(&["orders"]);
+    bench.deliver(0);
+    assert_eq!(pass(&mut bench, 40), ["commit [(0, 1)]"]);
+    committed(&mut bench);
+    record_to(&mut bench, 1, "orders");
+    assert_eq!(bench.pass(1), ["send 1 to orders"], "it has taken one");
+    bench.answer(1, trouble(Trouble::UnknownTopic));
+    assert_eq!(bench.pass(1), ["add [(0, 1)], abort"]);
+}
+
+#[test]
 fn a_transaction_that_only_the_coordinator_knows_of_ends_with_its_partition() {
     let mut bench = bench();
     record_to(&mut bench, 0, "orders");

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::scene::{Bars, DEADLINE, Repeats, Scene};
-use super::{Form, Guarantee, play_at_least_once};
+use super::{Form, Guarantee, play};
 use crate::support::{Cluster, Options, Pulse, eventually, heavy, java, new_dir, unique};
 
 /// Partitions of the bare producer's topic: as many as of the destination.
@@ -36,7 +36,7 @@ fn bars(pulse: Pulse) -> Bars {
 
 #[test]
 fn a_single_broker_that_dies_and_comes_back_loses_nothing() {
-    play_at_least_once(|form, guarantee| {
+    play(|form, guarantee| {
         let permit = heavy();
         let cluster = Options::one_node().start(&permit);
         let window = form.seconds(12, 45);
@@ -55,7 +55,7 @@ fn a_single_broker_that_dies_and_comes_back_loses_nothing() {
 
 #[test]
 fn three_brokers_that_are_restarted_in_turn_lose_nothing() {
-    play_at_least_once(|form, guarantee| {
+    play(|form, guarantee| {
         let permit = heavy();
         let cluster = Options::three_nodes().start(&permit);
         let window = form.seconds(20, 90);
@@ -83,7 +83,7 @@ fn three_brokers_that_are_restarted_in_turn_lose_nothing() {
 
 #[test]
 fn leaders_that_move_cost_nothing() {
-    play_at_least_once(|form, guarantee| {
+    play(|form, guarantee| {
         let permit = heavy();
         let cluster = Options::three_nodes().start(&permit);
         let window = form.seconds(20, 60);

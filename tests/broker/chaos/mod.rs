@@ -66,15 +66,15 @@ impl Guarantee {
     }
 }
 
-/// Every scenario runs with each of these, unless it says otherwise.
-const GUARANTEES: &[Guarantee] = &[Guarantee::AtLeastOnce, Guarantee::ExactlyOnce];
+const GUARANTEES: [Guarantee; 2] = [Guarantee::AtLeastOnce, Guarantee::ExactlyOnce];
 
-/// For scenarios in which exactly_once has known gaps of progress: docs/guarantees.md, G8.
-fn play_at_least_once(scenario: impl Fn(Form, Guarantee)) {
-    scenario(Form::of_this_run(), Guarantee::AtLeastOnce);
-}
-
-/// Runs a scenario in the form of this run, with every guarantee.
+/// Runs a scenario in the form of this run: with each guarantee, or with the one that
+/// `CHAOS_GUARANTEE` names.
+#[track_caller]
 fn play(scenario: impl Fn(Form, Guarantee)) {
-    GUARANTEES.iter().for_each(|guarantee| scenario(Form::of_this_run(), *guarantee));
+    let only = std::env::var("CHAOS_GUARANTEE").ok();
+    let meant = |guarantee: &Guarantee| only.as_deref().is_none_or(|name| name == guarantee.name());
+    let guarantees: Vec<Guarantee> = GUARANTEES.into_iter().filter(meant).collect();
+    assert!(!guarantees.is_empty(), "CHAOS_GUARANTEE names no guarantee: {only:?}");
+    guarantees.into_iter().for_each(|guarantee| scenario(Form::of_this_run(), guarantee));
 }

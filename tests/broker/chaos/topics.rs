@@ -5,7 +5,7 @@ use std::fs;
 use std::time::Duration;
 
 use super::scene::{Bars, DEADLINE, DESTINATION, QUIET, Repeats, Scene, WAITING_EVENLY};
-use super::{Form, Guarantee, play, play_at_least_once};
+use super::{Form, Guarantee, play};
 use crate::support::{
     Arrival, Cluster, Ledger, Options, Pulse, Stalls, Watch, eventually, heavy, java, shared,
     unique,
@@ -107,7 +107,7 @@ fn records_of(dump: &str, partition: i32) -> (Vec<Arrival>, Vec<Arrival>) {
 #[test]
 fn a_destination_with_too_few_replicas_holds_up_no_other() {
     // One transaction carries all destinations: with exactly_once this one does hold up the others.
-    play_at_least_once(too_few_replicas);
+    play(too_few_replicas);
 }
 
 fn too_few_replicas(form: Form, guarantee: Guarantee) {
