@@ -251,7 +251,7 @@ impl<P: Port> Worker<P> {
                         self.engine.abandoned(ticket, now.steady_ms);
                         continue;
                     };
-                    if outgoing.due_ms > now.wall_ms {
+                    if self.engine.is_postponed(ticket, now.wall_ms) {
                         self.engine.postpone(ticket, now.steady_ms);
                         continue;
                     }

@@ -57,8 +57,6 @@ pub struct Engine<R> {
     pub(super) unsettled_records: usize,
     next_epoch: u32,
     next_order: u64,
-    /// Handed on, and not due any more since the clock was set back.
-    pub(super) postponed: Vec<Ticket>,
     /// The lane that is served first next time.
     turn: usize,
 }
@@ -82,7 +80,6 @@ impl<R: Record> Engine<R> {
             unsettled_records: 0,
             next_epoch: 1,
             next_order: 0,
-            postponed: Vec::new(),
             turn: 0,
         }
     }

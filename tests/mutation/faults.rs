@@ -328,7 +328,19 @@ pub const FAULTS: &[Fault] = &[
     fault(
         "offsets of a transaction name the generation of the moment",
         "tests/simulation/transaction.rs",
-        "} else if generation != self.group.generation {",
-        "} else if !FAULT && generation != self.group.generation {",
+        "} else if *generation != self.group.generation {",
+        "} else if !FAULT && *generation != self.group.generation {",
+    ),
+    fault(
+        "what a clock that was set back postpones goes at once",
+        WORKER,
+        "if self.engine.is_postponed(ticket, now.wall_ms) {",
+        "if !FAULT && self.engine.is_postponed(ticket, now.wall_ms) {",
+    ),
+    fault(
+        "what is postponed is overtaken",
+        "src/engine/lane/clock.rs",
+        "first.is_some_and(|order| order < entry.order)",
+        "!FAULT && first.is_some_and(|order| order < entry.order)",
     ),
 ];

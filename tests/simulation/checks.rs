@@ -148,14 +148,7 @@ impl World {
         let due = self.due(client, sending.record);
         let wall = self.clients[client].pass_wall;
         let name = self.name(sending.record);
-        // A record may wait for its destination after it was handed on. A clock that is set back
-        // meanwhile does not take it back.
-        let this = &self.clients[client];
-        let since = this.seen.get(&sending.record).map_or(i64::MAX, |(_, time)| *time);
-        let mut set_back = self.set_back.iter();
-        let handed_on =
-            set_back.any(|set| set.host == this.host && set.at_ms >= since && set.wall_ms >= due);
-        if wall < due && !handed_on {
+        if wall < due {
             self.fail("G1", format!("{name} is sent {} ms before it is due", due - wall));
         }
         if sending.due_ms < due {

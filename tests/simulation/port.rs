@@ -11,7 +11,7 @@ use crate::fetch::Polled;
 use crate::group::{Committed, Rebalance};
 use crate::record::SimRecord;
 use crate::scenario::Fault;
-use crate::transaction::{Call, Stage};
+use crate::transaction::{Call, GroupOffsets, Stage};
 use crate::world::{Shared, What, World, note};
 
 /// One process's port.
@@ -87,10 +87,17 @@ fn failed(call: &'static str) -> PortError {
 }
 
 impl World {
-    /// As `DelayConsumer::group_metadata`: only a member has any.
-    fn group_metadata(&self, client: usize) -> Result<u32, PortError> {
+    /// As `DelayConsumer::group_offsets`: only a member has any.
+    fn group_offsets(
+        &self,
+        client: usize,
+        offsets: Vec<Committed>,
+    ) -> Result<GroupOffsets, PortError> {
         let generation = self.clients[client].generation;
-        if generation == 0 { Err(failed("group metadata")) } else { Ok(generation) }
+        if generation == 0 {
+            return Err(failed("group metadata"));
+        }
+        Ok(GroupOffsets { generation, offsets })
     }
 }
 
@@ -271,9 +278,8 @@ impl Port for SimPort {
             let exactly_once = world.scenario.exactly_once;
             world.check_commit(client, &offsets, exactly_once);
             if exactly_once {
-                let generation = world.group_metadata(client)?;
-                let call = Call::Commit { generation, offsets, stage: Stage::First };
-                world.start_call(client, call);
+                let offsets = world.group_offsets(client, offsets)?;
+                world.start_call(client, Call::Commit(offsets, Stage::First));
                 return Ok(());
             }
             if world.strikes(Fault::Commits, 5) {
@@ -290,19 +296,27 @@ impl Port for SimPort {
             let offsets = vec![committed(commit)];
             note!(world, "{client}: open with {}", Committed::list(&offsets));
             world.check_commit(client, &offsets, false);
-            let generation = world.group_metadata(client)?;
-            world.start_call(client, Call::Open { generation, offsets });
+            let offsets = world.group_offsets(client, offsets)?;
+            world.start_call(client, Call::Open(offsets));
             Ok(())
         })
     }
 
-    fn abort(&mut self) {
+    fn abort(&mut self, known_by: Option<&Commit>) {
         self.call((), |world, client| {
-            note!(world, "{client}: abort");
+            let offsets: Vec<Committed> = known_by.into_iter().map(committed).collect();
+            note!(world, "{client}: abort, known by {}", Committed::list(&offsets));
+            world.check_commit(client, &offsets, false);
             if !world.scenario.exactly_once {
                 world.fail("contract", format!("{client} aborts without transactions"));
             }
-            world.start_call(client, Call::Abort { cause: None, stage: Stage::First });
+            let offsets = world.group_offsets(client, offsets);
+            world.clients[client].transactions.is_nobody =
+                offsets.is_err() || world.clients[client].held.is_empty();
+            let known_by = known_by.and_then(|_| offsets.ok());
+            // A failed transaction tells the cause of its failure.
+            let cause = world.clients[client].transactions.error.clone();
+            world.start_call(client, Call::Abort(known_by, cause, Stage::First));
         });
     }
 }

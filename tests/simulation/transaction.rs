@@ -39,13 +39,15 @@ pub struct Transactions {
     /// Topics that have taken a record of this process.
     pub proven: BTreeSet<usize>,
     /// Why the open transaction can only be aborted.
-    error: Option<AbortCause>,
+    pub error: Option<AbortCause>,
     /// The call under way.
     pub call: Option<Call>,
     /// The producer cannot go on.
     pub fatal: bool,
     /// The coordinator gave its transaction up.
     pub fenced: bool,
+    /// It had no partition by whose offsets an abort could make its transaction known.
+    pub is_nobody: bool,
     /// The producer had to abort a transaction of which the coordinator never heard.
     pub never_begun: bool,
     /// Sends since the last end.
@@ -61,20 +63,14 @@ impl Transactions {
         self.error.is_some()
     }
 
-    /// A destination has taken a record, or refused it for itself: what was tried with it is in no
-    /// trouble any more.
+    /// A destination has taken a record, or refused it for itself: it may be in no trouble any more.
     pub fn answered(&mut self, topic: usize) {
-        for at in self.sends.iter().filter(|at| at.topic == topic) {
-            self.in_trouble.remove(&(at.epoch, at.record, topic));
-        }
+        self.in_trouble.retain(|(_, _, at)| *at != topic);
     }
 
     /// The end of the transaction is with the coordinator, whatever the process does.
     pub fn is_on_its_way(&self) -> bool {
-        matches!(
-            self.call,
-            Some(Call::Commit { stage: Stage::End, .. } | Call::Abort { stage: Stage::End, .. })
-        )
+        matches!(self.call, Some(Call::Commit(_, Stage::End) | Call::Abort(_, _, Stage::End)))
     }
 }
 
@@ -91,9 +87,17 @@ pub struct Send {
 /// What the thread that ends transactions is doing.
 #[derive(Debug, Clone)]
 pub enum Call {
-    Open { generation: u32, offsets: Vec<Committed> },
-    Commit { generation: u32, offsets: Vec<Committed>, stage: Stage },
-    Abort { cause: Option<AbortCause>, stage: Stage },
+    Open(GroupOffsets),
+    Commit(GroupOffsets, Stage),
+    /// What makes the transaction known first, why it is aborted, how far that is.
+    Abort(Option<GroupOffsets>, Option<AbortCause>, Stage),
+}
+
+/// Offsets, and the generation of the group that they are committed in.
+#[derive(Debug, Clone)]
+pub struct GroupOffsets {
+    pub generation: u32,
+    pub offsets: Vec<Committed>,
 }
 
 /// How far a call has come.
@@ -299,7 +303,7 @@ impl World {
         let Some(call) = self.clients[client].transactions.call.take() else { return };
         if !self.clients[client].alive {
             // Its process died, but the request may have been on its way.
-            if let Call::Commit { stage: Stage::End, .. } = call
+            if let Call::Commit(_, Stage::End) = call
                 && self.has_open_transaction(client)
                 && self.rng.bool()
             {
@@ -308,20 +312,16 @@ impl World {
             return;
         }
         match call {
-            Call::Open { generation, offsets } => self.open_call(client, generation, offsets),
-            Call::Commit { generation, offsets, stage } => {
-                self.commit_call(client, generation, offsets, stage);
-            }
-            Call::Abort { cause, stage } => self.abort_call(client, cause, stage),
+            Call::Open(offsets) => self.open_call(client, offsets),
+            Call::Commit(offsets, stage) => self.commit_call(client, offsets, stage),
+            Call::Abort(known_by, cause, stage) => self.abort_call(client, known_by, cause, stage),
         }
     }
 
-    fn open_call(&mut self, client: usize, generation: u32, offsets: Vec<Committed>) {
-        match self.add_offsets(client, generation, &offsets) {
+    fn open_call(&mut self, client: usize, offsets: GroupOffsets) {
+        match self.add_offsets(client, &offsets) {
             Answer::Taken => self.answer(client, Event::Opened(Ok(()))),
-            Answer::Concurrent => {
-                self.go_on(client, Call::Open { generation, offsets }, CONCURRENT_MS);
-            }
+            Answer::Concurrent => self.go_on(client, Call::Open(offsets), CONCURRENT_MS),
             Answer::Fenced => self.fenced(client),
             Answer::Refused(text) => {
                 self.fail_transaction(client, text, None);
@@ -330,20 +330,14 @@ impl World {
         }
     }
 
-    fn commit_call(
-        &mut self,
-        client: usize,
-        generation: u32,
-        offsets: Vec<Committed>,
-        stage: Stage,
-    ) {
+    fn commit_call(&mut self, client: usize, offsets: GroupOffsets, stage: Stage) {
         if let Some(error) = &self.clients[client].transactions.error {
             let text = error.text.clone();
             self.answer(client, Event::Committed(Err(text)));
             return;
         }
         let (stage, pause) = match stage {
-            Stage::First => match self.add_offsets(client, generation, &offsets) {
+            Stage::First => match self.add_offsets(client, &offsets) {
                 Answer::Taken => (Stage::Flush, self.latency()),
                 Answer::Concurrent => (Stage::First, CONCURRENT_MS),
                 Answer::Fenced => return self.fenced(client),
@@ -363,16 +357,25 @@ impl World {
                 return;
             }
         };
-        self.go_on(client, Call::Commit { generation, offsets, stage }, pause);
+        self.go_on(client, Call::Commit(offsets, stage), pause);
     }
 
-    fn abort_call(&mut self, client: usize, mut cause: Option<AbortCause>, stage: Stage) {
+    fn abort_call(
+        &mut self,
+        client: usize,
+        known_by: Option<GroupOffsets>,
+        cause: Option<AbortCause>,
+        stage: Stage,
+    ) {
         let host = self.clients[client].host;
         let (stage, pause) = match stage {
             Stage::First => {
-                cause = self.clients[client].transactions.error.clone();
-                self.purge(client);
-                (Stage::Flush, 1)
+                if self.make_known(client, known_by.as_ref()) {
+                    self.purge(client);
+                    (Stage::Flush, 1)
+                } else {
+                    (Stage::First, CONCURRENT_MS)
+                }
             }
             Stage::Flush if self.clients[client].producer.len() > 0 => (Stage::Flush, 2),
             Stage::Flush if self.clients[client].transactions.asked => (Stage::End, self.latency()),
@@ -399,16 +402,33 @@ impl World {
                 }
             }
         };
-        self.go_on(client, Call::Abort { cause, stage }, pause);
+        self.go_on(client, Call::Abort(known_by, cause, stage), pause);
+    }
+
+    /// Adds offsets to a transaction that is to be aborted, if it still can be. False while the
+    /// coordinator puts it off.
+    fn make_known(&mut self, client: usize, offsets: Option<&GroupOffsets>) -> bool {
+        let Some(offsets) = offsets.filter(|_| !self.clients[client].transactions.has_failed())
+        else {
+            return true;
+        };
+        match self.add_offsets(client, offsets) {
+            Answer::Concurrent => return false,
+            Answer::Refused(text) => self.fail_transaction(client, text, None),
+            // The abort finds out.
+            Answer::Taken | Answer::Fenced => {}
+        }
+        true
     }
 
     /// An abort of a transaction of which the coordinator never heard ends the process. It must not
     /// come to that at a destination that may be forbidden for all the worker knows. It may when a
-    /// right was taken away, and when it fails while the end of the one before takes long.
+    /// right was taken away, and when it fails, or loses all partitions, while the end of the one
+    /// before takes long.
     fn never_begun(&mut self, client: usize) {
         let this = &mut self.clients[client].transactions;
         let deprived = this.refused_first.is_some_and(|topic| this.proven.contains(&topic));
-        this.never_begun = deprived || this.put_off;
+        this.never_begun = deprived || this.put_off && (this.error.is_some() || this.is_nobody);
         if this.never_begun {
             self.fatal(client, "invalid transaction state");
         } else {
@@ -426,14 +446,15 @@ impl World {
     }
 
     /// Offsets of the transaction reach the group.
-    fn add_offsets(&mut self, client: usize, generation: u32, offsets: &[Committed]) -> Answer {
+    fn add_offsets(&mut self, client: usize, at: &GroupOffsets) -> Answer {
+        let GroupOffsets { generation, offsets } = at;
         let answer = self.enter(client);
         if answer != Answer::Taken {
             return answer;
         }
         let refusal = if !self.group.members.contains(&client) {
             Some("unknown member")
-        } else if generation != self.group.generation {
+        } else if *generation != self.group.generation {
             Some("illegal generation")
         } else {
             None

@@ -16,8 +16,20 @@ impl<R: Record> Engine<R> {
         }
     }
 
-    /// The record of `ticket` was due when it was handed on, and is not any more: the clock was set
-    /// back before it could be sent. It is sent once it is due again.
+    /// Whether the record of `ticket` was due when it was handed on and is not any more, since the
+    /// clock was set back; or one before it in its lane waits for that.
+    pub fn is_postponed(&self, ticket: Ticket, now_ms: i64) -> bool {
+        let Some(lane) = self.lane(ticket.partition).filter(|lane| lane.epoch == ticket.epoch)
+        else {
+            return false;
+        };
+        let first = lane.postponed.first_key_value().map(|(order, _)| *order);
+        lane.window.get(ticket.index).is_some_and(|(_, entry)| {
+            entry.due_ms > now_ms || first.is_some_and(|order| order < entry.order)
+        })
+    }
+
+    /// The record of `ticket` is sent once it is due again, and those before it in its lane are.
     pub fn postpone(&mut self, ticket: Ticket, steady_ms: i64) {
         self.destinations.forgotten(ticket.destination, steady_ms);
         if let Some(lane) = live_lane(&mut self.lanes, ticket)
@@ -26,33 +38,37 @@ impl<R: Record> Engine<R> {
             entry.progress = Progress::Waiting;
             entry.record.detach();
             lane.sent_records -= 1;
-            self.postponed.push(ticket);
+            lane.postponed.insert(entry.order, ticket);
         }
     }
 
     /// Sends what was postponed and is due.
     pub(in crate::engine) fn send_postponed(&mut self, now: Now) {
-        for ticket in std::mem::take(&mut self.postponed) {
-            match self.due_ms(ticket) {
-                Some(due_ms) if due_ms > now.wall_ms => self.postponed.push(ticket),
-                Some(_) => self.submit(ticket, now.steady_ms),
-                None => {}
+        for slot in 0..self.lanes.len() {
+            while let Some(ticket) = self.lanes[slot].as_mut().and_then(|lane| {
+                let due_ms = lane.postponed_due_ms()?;
+                let due = due_ms <= now.wall_ms;
+                due.then(|| lane.postponed.pop_first()).flatten().map(|(_, ticket)| ticket)
+            }) {
+                self.submit(ticket, now.steady_ms);
             }
         }
     }
 
     /// When the first record that was postponed is due.
     pub(in crate::engine) fn next_postponed_ms(&self) -> Option<i64> {
-        self.postponed.iter().filter_map(|ticket| self.due_ms(*ticket)).min()
-    }
-
-    /// When the record of `ticket` is due, unless its lane is gone or draining.
-    fn due_ms(&self, ticket: Ticket) -> Option<i64> {
-        self.outgoing(ticket).map(|outgoing| outgoing.due_ms)
+        self.lanes().filter_map(Lane::postponed_due_ms).min()
     }
 }
 
 impl<R: Record> Lane<R> {
+    /// When the first record that was postponed is due.
+    fn postponed_due_ms(&self) -> Option<i64> {
+        let (_, ticket) = self.postponed.first_key_value()?;
+        let (_, entry) = self.window.get(ticket.index)?;
+        (!matches!(self.state, State::Draining)).then_some(entry.due_ms)
+    }
+
     /// The wall clock was set by `step_ms`, to `now_ms`. Due times that come from a record's
     /// timestamp stay; those that come from the moment at which the daemon first knew of it move
     /// along, or a clock that was behind for a while would make such a record due at once when it
