@@ -202,7 +202,7 @@ impl<P: Port> Worker<P> {
         match event {
             Event::Delivered { ticket, result, took } => {
                 self.reporter.delivered(&result, took);
-                self.commits.delivered(&result);
+                self.commits.delivered(&result, now.steady_ms);
                 self.engine.settled(ticket, result, now.steady_ms);
             }
             Event::Committed(result) => {
@@ -251,7 +251,7 @@ impl<P: Port> Worker<P> {
                         self.engine.abandoned(ticket, now.steady_ms);
                         continue;
                     };
-                    if self.engine.is_postponed(ticket, now.wall_ms) {
+                    if self.engine.must_wait(ticket, now.wall_ms) {
                         self.engine.postpone(ticket, now.steady_ms);
                         continue;
                     }

@@ -97,7 +97,7 @@ fn forward(reader: &mut Reader<'_>) -> ForwardConfig {
         guarantee: reader.choice("forward.guarantee"),
         transactional_id: transactional_id(reader),
         // Brokers refuse more than transaction.max.timeout.ms, 15 minutes by default.
-        transaction_timeout: reader.duration("forward.transaction_timeout", 3 * SECOND..=HOUR),
+        transaction_timeout: reader.duration("forward.transaction_timeout", 5 * SECOND..=HOUR),
         timestamp: reader.choice("forward.timestamp"),
         keep_control_headers: reader.boolean("forward.keep_control_headers"),
         destination_grace: reader.duration("forward.destination_grace", ZERO_OR_MORE),

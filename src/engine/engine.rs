@@ -3,7 +3,7 @@
 //! The engine takes events with the time they happened, answers with [`Action`]s, and says when it
 //! wants to be called next. Calling it early or twice changes nothing.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use super::action::{Action, Form, Notice, Outgoing, Ticket};
 use super::commit::{Ahead, Commit, MAX_AHEAD};
@@ -57,6 +57,8 @@ pub struct Engine<R> {
     pub(super) unsettled_records: usize,
     next_epoch: u32,
     next_order: u64,
+    /// Handed on, and not due any more since the clock was set back; by partition and order.
+    pub(super) postponed: BTreeMap<(i32, u64), Ticket>,
     /// The lane that is served first next time.
     turn: usize,
 }
@@ -80,6 +82,7 @@ impl<R: Record> Engine<R> {
             unsettled_records: 0,
             next_epoch: 1,
             next_order: 0,
+            postponed: BTreeMap::new(),
             turn: 0,
         }
     }
@@ -122,6 +125,7 @@ impl<R: Record> Engine<R> {
         if let Some(lane) = self.lanes.get_mut(slot).and_then(Option::take) {
             self.unsettled_bytes -= lane.unsettled_bytes;
             self.unsettled_records -= lane.unsettled_records;
+            self.postponed.retain(|(of_lane, _), _| *of_lane != partition);
         }
     }
 
@@ -293,7 +297,8 @@ impl<R: Record> Engine<R> {
     /// ("dynamic threshold"): alone it gets half of the limit, and something always stays free for
     /// a lane that has nothing under way.
     fn has_room(&self, lane: &Lane<R>) -> bool {
-        if lane.window.span() >= MAX_WINDOW_RECORDS {
+        let waits_for_clock = self.first_postponed(lane.partition).is_some();
+        if lane.window.span() >= MAX_WINDOW_RECORDS || waits_for_clock {
             return false;
         }
         // Beyond this a commit could not tell what is settled and what is not.

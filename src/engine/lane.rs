@@ -15,9 +15,6 @@
 
 mod clock;
 
-use std::collections::BTreeMap;
-
-use super::action::Ticket;
 use super::arrivals::Arrivals;
 use super::commit::{Ahead, Commit};
 use super::entry::{Entry, Progress};
@@ -128,9 +125,6 @@ pub struct Lane<R> {
     pub sent_records: usize,
     /// Of these, how many are acknowledged in a transaction that is not committed.
     pub delivered_records: usize,
-    /// Handed on, and not due any more since the clock was set back; or behind such a record. By
-    /// order.
-    pub(super) postponed: BTreeMap<u64, Ticket>,
     /// A record was refused and has nowhere to go.
     pub halted: bool,
     state: State<R>,
@@ -160,7 +154,6 @@ impl<R: Record> Lane<R> {
             unsettled_records: 0,
             sent_records: 0,
             delivered_records: 0,
-            postponed: BTreeMap::new(),
             halted: false,
             state: State::Reading,
             position: start_offset,

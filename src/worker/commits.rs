@@ -120,9 +120,9 @@ impl Commits {
     }
 
     /// A send ended.
-    pub(super) fn delivered(&mut self, result: &Result<(), Refusal>) {
+    pub(super) fn delivered(&mut self, result: &Result<(), Refusal>, steady_ms: i64) {
         if let Some(open) = self.transactions() {
-            open.delivered(result);
+            open.delivered(result, steady_ms);
         }
     }
 

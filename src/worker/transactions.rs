@@ -31,6 +31,12 @@ const MAX_AGE_MS: i64 = 200;
 /// meanwhile.
 const TRIAL_MS: i64 = 1_000;
 
+/// A transaction none of whose sends has ended for this long is given up, and the destinations of
+/// those that have not count as in trouble: everything else waits for them. Well before the
+/// producer gives up by itself (`delivery.timeout.ms`): librdkafka then no longer lets us make a
+/// transaction known that its coordinator has not heard of.
+const PATIENCE_MS: i64 = 3_000;
+
 /// While records come singly, transactions begin their commits this far apart at least: the broker
 /// is still writing the markers of one when the next begins, and makes it wait.
 const GAP_MS: i64 = 20;
@@ -73,6 +79,8 @@ pub(super) struct Transactions {
     unanswered: usize,
     /// When its first record was sent.
     opened_ms: i64,
+    /// When it came forward last: a first send, or the end of one.
+    moved_ms: i64,
     /// The coordinator knows of it, by a commit of this partition.
     known_by: Option<i32>,
     /// Whom it is for, while it is for one destination.
@@ -83,7 +91,7 @@ pub(super) struct Transactions {
     failed: bool,
     /// Some record of it was refused, so the cause of a failure is known.
     refused: bool,
-    /// Its destination did not answer in time.
+    /// Some destination did not answer in time.
     gave_up: bool,
     /// When the next commit may begin.
     next_ms: i64,
@@ -103,6 +111,7 @@ impl Transactions {
             sends: 0,
             unanswered: 0,
             opened_ms: 0,
+            moved_ms: 0,
             known_by: None,
             destination: None,
             alone: false,
@@ -173,7 +182,7 @@ impl Transactions {
     /// A record was sent.
     pub(super) fn sent(&mut self, ticket: Ticket, steady_ms: i64) {
         if self.sends == 0 {
-            self.opened_ms = steady_ms;
+            (self.opened_ms, self.moved_ms) = (steady_ms, steady_ms);
             self.destination = Some(ticket.destination);
         } else if self.destination != Some(ticket.destination) {
             self.destination = None;
@@ -183,8 +192,9 @@ impl Transactions {
     }
 
     /// A send ended.
-    pub(super) fn delivered(&mut self, result: &Result<(), Refusal>) {
+    pub(super) fn delivered(&mut self, result: &Result<(), Refusal>, steady_ms: i64) {
         self.unanswered -= 1;
+        self.moved_ms = steady_ms;
         if let Err(refusal) = result {
             self.failed = true;
             self.refused |= *refusal != Refusal::Undone;
@@ -218,9 +228,14 @@ impl Transactions {
     pub(super) fn wakeup_ms(&self, steady_ms: i64) -> Option<i64> {
         let commit = (self.sends > 0 && matches!(self.state, State::Open)).then_some(self.next_ms);
         let pause = Some(self.paused_until_ms).filter(|until_ms| *until_ms > steady_ms);
-        let trial = (self.sends > 0 && self.alone && matches!(self.state, State::Ending))
-            .then_some(self.opened_ms + TRIAL_MS);
-        commit.into_iter().chain(pause).chain(trial).min()
+        let give_up =
+            (self.sends > 0 && matches!(self.state, State::Ending)).then_some(self.give_up_ms());
+        commit.into_iter().chain(pause).chain(give_up).min()
+    }
+
+    /// When it is given up, if no send ends before.
+    fn give_up_ms(&self) -> i64 {
+        if self.alone { self.opened_ms + TRIAL_MS } else { self.moved_ms + PATIENCE_MS }
     }
 
     /// Goes on as far as things are by now. `quiet`: nothing more is to be sent right now.
@@ -234,8 +249,7 @@ impl Transactions {
         if matches!(self.state, State::Open) && self.should_end(engine, steady_ms, quiet) {
             self.state = State::Ending;
         }
-        let waited_ms = steady_ms - self.opened_ms;
-        if matches!(self.state, State::Ending) && self.alone && waited_ms >= TRIAL_MS {
+        if matches!(self.state, State::Ending) && steady_ms >= self.give_up_ms() {
             self.gave_up = self.unanswered > 0;
             self.failed |= self.gave_up;
         }
@@ -327,7 +341,8 @@ impl Transactions {
     ) {
         let given = cause.and_then(|cause| cause.trouble).filter(|_| !self.refused);
         let trouble = if self.gave_up { Some(Trouble::Transient) } else { given };
-        // Of several destinations nobody knows which it was. Each is then tried by itself.
+        // Of several destinations nobody knows which it was, or it was those that have not
+        // answered. Each is then tried by itself.
         let blame = trouble.map(|trouble| match self.destination {
             Some(_) => trouble,
             None => Trouble::Transient,

@@ -334,13 +334,7 @@ pub const FAULTS: &[Fault] = &[
     fault(
         "what a clock that was set back postpones goes at once",
         WORKER,
-        "if self.engine.is_postponed(ticket, now.wall_ms) {",
-        "if !FAULT && self.engine.is_postponed(ticket, now.wall_ms) {",
-    ),
-    fault(
-        "what is postponed is overtaken",
-        "src/engine/lane/clock.rs",
-        "first.is_some_and(|order| order < entry.order)",
-        "!FAULT && first.is_some_and(|order| order < entry.order)",
+        "if self.engine.must_wait(ticket, now.wall_ms) {",
+        "if !FAULT && self.engine.must_wait(ticket, now.wall_ms) {",
     ),
 ];

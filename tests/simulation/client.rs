@@ -93,6 +93,8 @@ pub struct Client {
     pub orders: HashMap<OrderKey, Order>,
     /// Refused records behind which others may still be sent that were handed on before.
     pub soft: Vec<(OrderKey, i64)>,
+    /// Destinations that it was ever told are in trouble.
+    pub troubled: BTreeSet<usize>,
     /// When it was first told of each kind of trouble at each destination.
     pub troubles: HashMap<(usize, RejectReason), i64>,
     /// Records taken out of queues and not settled, by partition and offset.
@@ -147,6 +149,7 @@ impl Client {
             epochs: vec![0; partitions],
             orders: HashMap::new(),
             soft: Vec::new(),
+            troubled: BTreeSet::new(),
             troubles: HashMap::new(),
             taken: vec![BTreeMap::new(); partitions],
             ahead: vec![Ahead::default(); partitions],

@@ -63,7 +63,7 @@ impl Transactions {
         self.error.is_some()
     }
 
-    /// A destination has taken a record, or refused it for itself: it may be in no trouble any more.
+    /// A destination has taken a record, or refused it for itself: it may be in no trouble now.
     pub fn answered(&mut self, topic: usize) {
         self.in_trouble.retain(|(_, _, at)| *at != topic);
     }
@@ -528,6 +528,10 @@ impl World {
             if taken {
                 this.taken[fate.partition].remove(&fate.offset);
             } else {
+                // It may have been given up for not answering.
+                if *state != SendState::Acknowledged {
+                    this.troubled.insert(topic);
+                }
                 if trouble.is_some() && *state != SendState::Acknowledged {
                     fate.waited = true;
                     this.transactions.in_trouble.insert((epoch, record, topic));

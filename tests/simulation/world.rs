@@ -151,6 +151,7 @@ pub struct World {
     pub clients: Vec<Client>,
     /// How far the wall clock of each host is ahead.
     pub clocks: Vec<Clock>,
+    pub set_back: Vec<SetBack>,
     pub ledger: Ledger,
     /// The highest offset that readers of committed records saw, by process, partition and
     /// assignment, and by destination.
@@ -168,6 +169,16 @@ pub struct World {
 pub struct Clock {
     pub ahead_ms: i64,
     pub drift_ppm: i64,
+}
+
+/// A wall clock that was set back.
+#[derive(Debug, Clone, Copy)]
+pub struct SetBack {
+    pub host: usize,
+    /// True time.
+    pub at_ms: i64,
+    /// What it read before.
+    pub wall_ms: i64,
 }
 
 /// Writes a line of the trace, if there is one.
@@ -198,6 +209,7 @@ impl World {
             coordinators: (0..scenario.hosts).map(|_| Coordinator::default()).collect(),
             clients: Vec::new(),
             clocks,
+            set_back: Vec::new(),
             ledger: Ledger::new(partitions),
             visible: HashMap::new(),
             dark_until: 0,
@@ -311,7 +323,11 @@ impl World {
 
     /// Sets the wall clock of a host.
     pub fn set_clock(&mut self, host: usize, clock: Clock) {
+        let wall_ms = self.wall_of(host);
         self.clocks[host] = clock;
+        if self.wall_of(host) < wall_ms {
+            self.set_back.push(SetBack { host, at_ms: self.now, wall_ms });
+        }
     }
 
     /// Time on the steady clock of a client's process.

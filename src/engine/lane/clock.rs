@@ -1,5 +1,7 @@
 //! What a step of the wall clock does to due times.
 
+use std::collections::BTreeSet;
+
 use super::{Lane, State};
 use crate::engine::action::Ticket;
 use crate::engine::engine::live_lane;
@@ -16,20 +18,17 @@ impl<R: Record> Engine<R> {
         }
     }
 
-    /// Whether the record of `ticket` was due when it was handed on and is not any more, since the
-    /// clock was set back; or one before it in its lane waits for that.
-    pub fn is_postponed(&self, ticket: Ticket, now_ms: i64) -> bool {
-        let Some(lane) = self.lane(ticket.partition).filter(|lane| lane.epoch == ticket.epoch)
-        else {
-            return false;
-        };
-        let first = lane.postponed.first_key_value().map(|(order, _)| *order);
-        lane.window.get(ticket.index).is_some_and(|(_, entry)| {
-            entry.due_ms > now_ms || first.is_some_and(|order| order < entry.order)
-        })
+    /// Whether the record of `ticket` cannot be sent now although it was due when it was handed on:
+    /// the clock was set back since, or one of its lane that it must not overtake waits for that.
+    /// What a destination in trouble is tried with has been sent before, and goes on being tried.
+    pub fn must_wait(&self, ticket: Ticket, now_ms: i64) -> bool {
+        let first = self.first_postponed(ticket.partition);
+        !self.destinations.is_isolated(ticket.destination)
+            && (first.is_some_and(|(first, _)| Some(first) < self.order(ticket))
+                || self.due_ms(ticket).is_some_and(|due_ms| due_ms > now_ms))
     }
 
-    /// The record of `ticket` is sent once it is due again, and those before it in its lane are.
+    /// The record of `ticket` is sent once it is due again. Until then its lane hands on nothing.
     pub fn postpone(&mut self, ticket: Ticket, steady_ms: i64) {
         self.destinations.forgotten(ticket.destination, steady_ms);
         if let Some(lane) = live_lane(&mut self.lanes, ticket)
@@ -38,37 +37,48 @@ impl<R: Record> Engine<R> {
             entry.progress = Progress::Waiting;
             entry.record.detach();
             lane.sent_records -= 1;
-            lane.postponed.insert(entry.order, ticket);
+            let order = entry.order;
+            self.postponed.insert((ticket.partition, order), ticket);
         }
     }
 
-    /// Sends what was postponed and is due.
+    /// Sends what was postponed and is due, in the order of each lane.
     pub(in crate::engine) fn send_postponed(&mut self, now: Now) {
-        for slot in 0..self.lanes.len() {
-            while let Some(ticket) = self.lanes[slot].as_mut().and_then(|lane| {
-                let due_ms = lane.postponed_due_ms()?;
-                let due = due_ms <= now.wall_ms;
-                due.then(|| lane.postponed.pop_first()).flatten().map(|(_, ticket)| ticket)
-            }) {
+        let partitions: BTreeSet<i32> = self.postponed.keys().map(|(lane, _)| *lane).collect();
+        for partition in partitions {
+            while let Some((order, ticket)) = self.first_postponed(partition)
+                && self.due_ms(ticket).is_some_and(|due_ms| due_ms <= now.wall_ms)
+            {
+                self.postponed.remove(&(partition, order));
                 self.submit(ticket, now.steady_ms);
             }
         }
     }
 
-    /// When the first record that was postponed is due.
+    /// When the first record that was postponed can be sent.
     pub(in crate::engine) fn next_postponed_ms(&self) -> Option<i64> {
-        self.lanes().filter_map(Lane::postponed_due_ms).min()
+        let firsts = self.lanes().filter_map(|lane| self.first_postponed(lane.partition));
+        firsts.filter_map(|(_, ticket)| self.due_ms(ticket)).min()
+    }
+
+    /// The first record of `partition` that was postponed, and its place in the order of all.
+    pub(in crate::engine) fn first_postponed(&self, partition: i32) -> Option<(u64, Ticket)> {
+        let of_lane = self.postponed.range((partition, 0)..=(partition, u64::MAX));
+        of_lane.map(|((_, order), ticket)| (*order, *ticket)).next()
+    }
+
+    fn order(&self, ticket: Ticket) -> Option<u64> {
+        let (_, entry) = self.lane(ticket.partition)?.window.get(ticket.index)?;
+        Some(entry.order)
+    }
+
+    /// When the record of `ticket` is due, unless its lane is gone or draining.
+    fn due_ms(&self, ticket: Ticket) -> Option<i64> {
+        self.outgoing(ticket).map(|outgoing| outgoing.due_ms)
     }
 }
 
 impl<R: Record> Lane<R> {
-    /// When the first record that was postponed is due.
-    fn postponed_due_ms(&self) -> Option<i64> {
-        let (_, ticket) = self.postponed.first_key_value()?;
-        let (_, entry) = self.window.get(ticket.index)?;
-        (!matches!(self.state, State::Draining)).then_some(entry.due_ms)
-    }
-
     /// The wall clock was set by `step_ms`, to `now_ms`. Due times that come from a record's
     /// timestamp stay; those that come from the moment at which the daemon first knew of it move
     /// along, or a clock that was behind for a while would make such a record due at once when it

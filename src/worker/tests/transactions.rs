@@ -283,7 +283,25 @@ fn a_partition_given_up_before_its_sends_ended_aborts_the_transaction() {
     for _ in 0..10 {
         calls.extend(pass(&mut bench, 1_000));
     }
-    assert_eq!(calls, ["unassign [0]", "abort"]);
+    assert_eq!(calls, ["abort", "unassign [0]"]);
+}
+
+#[test]
+fn a_destination_that_does_not_answer_does_not_hold_up_the_others_for_long() {
+    let mut bench = with_sent(&["orders", "away", "bills"]);
+    bench.deliver(0);
+    assert_eq!(pass(&mut bench, 2_000), Vec::<String>::new());
+    bench.deliver(2);
+    assert_eq!(pass(&mut bench, 2_000), Vec::<String>::new(), "it came forward meanwhile");
+    assert_eq!(pass(&mut bench, 3_000), ["abort"]);
+    bench.answer(1, Err(Refusal::Undone));
+    bench.event(Event::Aborted(None));
+    assert_eq!(pass(&mut bench, 1), ["send 0 to orders", "send 2 to bills"]);
+    bench.deliver(3);
+    bench.deliver(4);
+    assert_eq!(pass(&mut bench, 40), ["commit [(0, 1)] and [2]"]);
+    committed(&mut bench);
+    assert_eq!(pass(&mut bench, 1_000), ["send 1 to away"], "by itself");
 }
 
 #[test]
@@ -299,10 +317,9 @@ fn a_stop_commits_what_is_sent_and_aborts_what_never_ends() {
     let mut bench = with_sent(&["orders"]);
     let now = bench.now();
     bench.worker.stop(now);
-    pass(&mut bench, 4_000);
-    let (ended, calls) = bench.try_pass(1_001).unwrap();
+    let (ended, calls) = bench.try_pass(2_000).unwrap();
     assert!(ended != Pass::Stopped && calls.is_empty(), "{ended:?} {calls:?}");
-    assert_eq!(pass(&mut bench, 1), ["abort"]);
+    assert_eq!(pass(&mut bench, 1_001), ["abort"]);
     bench.answer(0, Err(Refusal::Undone));
     bench.event(Event::Aborted(None));
     assert_eq!(bench.try_pass(1).unwrap(), (Pass::Stopped, vec![]));
