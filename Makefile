@@ -7,6 +7,9 @@ CARGO_TEST = $(CARGO) test --release --locked
 # Broker tests wait more than they compute; their own limit guards the heavy ones.
 BROKER_TEST_THREADS ?= 6
 
+# Property tests take 256 inputs each, or as many as PROPTEST_CASES says.
+FUZZ_CASES ?= 1000000
+
 # The oldest Kafka under test. `docs/testing.md` says what runs on it, and why the rest does not.
 COMPAT_KAFKA ?= 3.9.2
 COMPAT_TESTS := forwarding:: dead_letters:: rebalance:: \
@@ -90,6 +93,11 @@ bench: ## Lateness, drain and idle cost on a real Kafka, beside their floors
 test-unit: ## Unit tests and documentation examples
 	$(CARGO_TEST) --lib --bins
 	$(CARGO_TEST) --doc
+
+.PHONY: fuzz
+fuzz: ## Hostile input at length: FUZZ_CASES inputs for each property, slow ones a fraction; a flood
+	PROPTEST_CASES=$(FUZZ_CASES) $(CARGO_TEST) --lib hostile
+	POISON=long $(CARGO_TEST) --test broker poison:: -- --nocapture
 
 .PHONY: test-tidy
 test-tidy: ## Layers, sizes and documentation that must match the code

@@ -35,6 +35,10 @@ const WATCH_EVERY: Duration = Duration::from_secs(1);
 /// After the last commit, leaving the group may take this long, if `shutdown.timeout` leaves it.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// After a failure, leaving the group may take this long: others get the partitions at once then,
+/// and not when the session ends.
+const LEAVE_TIMEOUT: Duration = Duration::from_secs(2);
+
 /// Why the daemon did not start or did not go on.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AppError {
@@ -139,10 +143,9 @@ impl Daemon {
     pub async fn run(mut self, stop: impl Future<Output = ()>) -> Result<(), AppError> {
         let mut close_timeout = CLOSE_TIMEOUT;
         let ended = tokio::select! {
-            outcome = self.engine.outcome() => outcome,
+            outcome = self.engine.outcome() => Ok(outcome),
             () = watch(&self.shared, self.stall_after_ms) => {
-                let stuck = "the engine loop is stuck; ending the process";
-                Outcome::Failed(AppError::Internal(stuck.to_owned()))
+                Err("the engine loop is stuck; ending the process")
             }
             () = stop => {
                 let began_ms = steady_ms(self.shared.clock);
@@ -154,11 +157,20 @@ impl Daemon {
             }
         };
         let result = match ended {
-            Outcome::Drained => self.close(close_timeout).await,
-            Outcome::Failed(cause) => {
-                self.shared.health.set_fatal();
-                error!(%cause, "the daemon cannot go on");
-                Err(cause)
+            Ok(Outcome::Drained) => {
+                self.close(close_timeout).await;
+                Ok(())
+            }
+            Ok(Outcome::Failed(error)) => {
+                self.fail(&error);
+                self.close(LEAVE_TIMEOUT).await;
+                Err(error)
+            }
+            // A thread that does not come back cannot leave the group either.
+            Err(cause) => {
+                let error = AppError::Internal(cause.to_owned());
+                self.fail(&error);
+                Err(error)
             }
         };
         if let Some(server) = self.http {
@@ -169,27 +181,31 @@ impl Daemon {
         result
     }
 
-    async fn stop_engine(&mut self) -> Outcome {
+    fn fail(&self, error: &AppError) {
+        self.shared.health.set_fatal();
+        error!(cause = %error, "the daemon cannot go on");
+    }
+
+    /// What the thread says, or why nothing is expected of it any more.
+    async fn stop_engine(&mut self) -> Result<Outcome, &'static str> {
         info!("stopping: waiting for acknowledgements, then committing");
         self.shared.health.set_shutting_down();
         self.engine.stop();
         match tokio::time::timeout(self.shutdown_timeout, self.engine.outcome()).await {
-            Ok(outcome) => outcome,
-            Err(_) => Outcome::Failed(AppError::Internal(
-                "shutdown.timeout has passed; what was not committed will be forwarded again"
-                    .to_owned(),
-            )),
+            Ok(outcome) => Ok(outcome),
+            Err(_) => {
+                Err("shutdown.timeout has passed; what was not committed will be forwarded again")
+            }
         }
     }
 
     /// Waits for the consumer to leave the group. All that matters is committed by now, so a
     /// close that hangs is left behind.
-    async fn close(&mut self, timeout: Duration) -> Result<(), AppError> {
+    async fn close(&mut self, timeout: Duration) {
         match tokio::time::timeout(timeout, self.engine.closed()).await {
             Ok(()) => info!("stopped"),
             Err(_) => warn!("stopped; leaving the group took too long and was given up"),
         }
-        Ok(())
     }
 }
 

@@ -79,6 +79,8 @@ pub struct PartitionStatus {
     pub in_flight: u64,
     /// Records set aside because their destination is in trouble.
     pub isolated: u64,
+    /// It has not moved for `health.stuck_after` although the cluster would let it.
+    pub stuck: bool,
 }
 
 impl PartitionStatus {
@@ -100,6 +102,7 @@ impl PartitionStatus {
             backlog: None,
             in_flight: 0,
             isolated: 0,
+            stuck: false,
         }
     }
 }
@@ -158,6 +161,8 @@ pub struct LevelStatus {
     pub in_flight: u64,
     /// The sum of their records set aside.
     pub isolated: u64,
+    /// How many of them are stuck.
+    pub stuck: u32,
     /// Whether the head of any of them is still being looked for.
     pub locating: bool,
     /// Each reason for which any of them is not fetched.
@@ -175,6 +180,7 @@ impl LevelStatus {
             backlog: None,
             in_flight: 0,
             isolated: 0,
+            stuck: 0,
             locating: false,
             paused: Vec::new(),
         }
@@ -194,6 +200,7 @@ impl LevelStatus {
         self.head_due_ms = [self.head_due_ms, partition.head_due_ms].into_iter().flatten().min();
         self.in_flight = self.in_flight.saturating_add(partition.in_flight);
         self.isolated = self.isolated.saturating_add(partition.isolated);
+        self.stuck += u32::from(partition.stuck);
         self.locating |= partition.phase == Phase::Locating;
         if let Some(reason) = partition.paused.filter(|reason| !self.paused.contains(reason)) {
             self.paused.push(reason);
@@ -298,6 +305,7 @@ mod tests {
             head_due_ms: Some(400),
             backlog: Some(4),
             isolated: 2,
+            stuck: true,
             paused: Some(PauseReason::Retry),
             ..assigned(2, 1)
         };
@@ -308,7 +316,7 @@ mod tests {
         let level = &levels[0];
         assert_eq!((level.level, level.assigned_partitions), (1, 2));
         assert_eq!((level.head_due_ms, level.backlog), (Some(400), Some(7)));
-        assert_eq!((level.in_flight, level.isolated), (1, 2));
+        assert_eq!((level.in_flight, level.isolated, level.stuck), (1, 2, 1));
         assert_eq!(level.paused, [PauseReason::Retry]);
         assert!(!levels[1].assigned && levels[1].backlog.is_none());
     }

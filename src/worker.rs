@@ -14,11 +14,12 @@ mod snapshot;
 #[cfg(test)]
 mod tests;
 mod transactions;
+mod watch;
 
 use std::time::Duration;
 
 use crate::clock::Clock;
-use crate::engine::{Action, Engine, Lane, Now, Offered, Wakeup};
+use crate::engine::{Action, Engine, Now, Offered, Wakeup};
 use crate::kafka::{Event, Fetched, Port, SendError};
 
 use commits::{Cadence, Commits};
@@ -27,6 +28,7 @@ use gaps::Gaps;
 use membership::{Membership, Progress};
 pub use report::Reporter;
 use transactions::Transactions;
+use watch::Watch;
 
 /// Rebalances and client errors are looked for at least this often.
 const SERVE_EVERY: Duration = Duration::from_millis(20);
@@ -60,6 +62,7 @@ pub struct Worker<P: Port> {
     port: P,
     commits: Commits,
     membership: Membership,
+    watch: Watch,
     reporter: Reporter,
     missing_offset: MissingOffset,
     partitions: i32,
@@ -92,6 +95,7 @@ impl<P: Port> Worker<P> {
             port,
             commits,
             membership: Membership::new(config.drain_timeout, config.stop_timeout),
+            watch: Watch::new(config.stuck_after),
             partitions: config.partitions,
             reporter,
             missing_offset: config.missing_offset,
@@ -103,8 +107,20 @@ impl<P: Port> Worker<P> {
         }
     }
 
-    /// Runs passes until `stop` says so and everything is drained, or until something fatal.
+    /// Runs passes until `stop` says so and everything is drained, or until something fatal. Then
+    /// the client can be closed.
     pub fn run(&mut self, clock: Clock, stop: impl Fn() -> bool) -> Result<(), WorkerError> {
+        let ended = self.run_passes(clock, stop);
+        // librdkafka leaves the group only after the answer; a broken client may refuse it.
+        if ended.is_err()
+            && let Err(error) = self.answer_pending()
+        {
+            tracing::debug!(%error, "the last rebalance stays without an answer");
+        }
+        ended
+    }
+
+    fn run_passes(&mut self, clock: Clock, stop: impl Fn() -> bool) -> Result<(), WorkerError> {
         let mut planned: Option<i64> = None;
         loop {
             let now = clock.now();
@@ -140,10 +156,7 @@ impl<P: Port> Worker<P> {
 
     /// One pass of the loop.
     pub fn pass(&mut self, now: Now) -> Result<Pass, WorkerError> {
-        if let Some(step_ms) = self.gaps.clock_step(now) {
-            self.reporter.clock_stepped(step_ms);
-            self.engine.clock_stepped(step_ms, now.wall_ms);
-        }
+        let frozen = self.notice_gaps(now);
         self.reporter.polled(now);
         self.port.serve();
         let mut more = true;
@@ -158,10 +171,6 @@ impl<P: Port> Worker<P> {
             self.sweep_at_ms = now.steady_ms + SWEEP_EVERY_MS;
             self.port.sweep();
         }
-        if let Some(stood_still_ms) = self.gaps.freeze(now.steady_ms) {
-            self.reporter.froze(stood_still_ms);
-        }
-        let frozen = self.gaps.frozen_until_ms(now.steady_ms);
         if frozen.is_none() {
             self.engine.advance(now);
             self.act(now)?;
@@ -172,9 +181,10 @@ impl<P: Port> Worker<P> {
         if self.progress_membership(now)? == Progress::Stopped {
             return Ok(Pass::Stopped);
         }
+        self.watch(now)?;
         if now.steady_ms >= self.status_at_ms {
             self.status_at_ms = now.steady_ms + STATUS_EVERY_MS;
-            self.reporter.status(&self.engine, &self.membership, now);
+            self.reporter.status(&self.engine, &self.membership, &self.watch, now);
         }
         if frozen.is_some() {
             return Ok(Pass::Idle(Wakeup { wall_ms: None, steady_ms: frozen }));
@@ -203,6 +213,7 @@ impl<P: Port> Worker<P> {
             Event::Delivered { ticket, result, took } => {
                 self.reporter.delivered(&result, took);
                 self.commits.delivered(&result, now.steady_ms);
+                self.watch.word(now.steady_ms);
                 self.engine.settled(ticket, result, now.steady_ms);
             }
             Event::Committed(result) => {
@@ -220,6 +231,7 @@ impl<P: Port> Worker<P> {
             }
             Event::Aborted(cause) => {
                 self.reporter.aborted(cause.as_ref());
+                self.watch.transaction_ended();
                 if let Some(action) = self.blocked_send.take() {
                     self.engine.put_back(action);
                 }
@@ -236,6 +248,7 @@ impl<P: Port> Worker<P> {
                 }
                 self.reporter.log_ranges(&ranges);
             }
+            Event::Probed { probe, could_go_on } => self.probed(&probe, could_go_on, now),
             Event::Error { client, code, text } => self.reporter.client_error(client, &code, &text),
             Event::Fatal(cause) => return Err(WorkerError::Client(cause)),
         }
@@ -300,8 +313,8 @@ impl<P: Port> Worker<P> {
 
     /// Reads records for lanes that want one. True when some lane used up its burst.
     fn read(&mut self, now: Now) -> Result<bool, WorkerError> {
-        let lanes: Vec<i32> =
-            self.engine.lanes().filter(|lane| lane.wants_record()).map(partition_of).collect();
+        let wanting = self.engine.lanes().filter(|lane| lane.wants_record());
+        let lanes: Vec<i32> = wanting.map(|lane| lane.partition).collect();
         let mut more = false;
         self.first_lane = self.first_lane.wrapping_add(1);
         for turn in 0..lanes.len() {
@@ -332,14 +345,4 @@ impl<P: Port> Worker<P> {
         }
         Ok(more)
     }
-
-    fn report(&mut self) {
-        while let Some(notice) = self.engine.next_notice() {
-            self.reporter.notice(notice);
-        }
-    }
-}
-
-fn partition_of<R: crate::engine::Record>(lane: &Lane<R>) -> i32 {
-    lane.partition
 }

@@ -167,6 +167,47 @@ fn tests_that_prove_something_exist() {
     assert_none(problems);
 }
 
+/// The rows of the table of public failures: number and what holds each.
+fn public_failures() -> Vec<(u32, String)> {
+    let row = Regex::new(r"(?m)^\| R([0-9]+) \| [^|]+ \| (.+) \|$").unwrap();
+    let text = read("docs/testing.md");
+    row.captures_iter(&text).map(|row| (row[1].parse().unwrap(), row[2].to_owned())).collect()
+}
+
+#[test]
+fn every_public_failure_names_a_test_of_its_tier_or_says_why_not() {
+    let folders = [("broker: ", "tests/broker"), ("mock: ", "tests/mock_cluster")];
+    let tests_in = |folder: &str| -> BTreeSet<String> {
+        let test = Regex::new(r"#\[(?:tokio::)?test\][^{}]*?\bfn ([a-z0-9_]+)\(").unwrap();
+        let text: String = files(folder, ".rs").iter().map(|path| read(path)).collect();
+        test.captures_iter(&text).map(|found| found[1].to_owned()).collect()
+    };
+    let unit = tests_in("src");
+    let tiers = folders.map(|(tier, folder)| (tier, tests_in(folder)));
+    let name = Regex::new("^[a-z0-9]+(_[a-z0-9]+){2,}$").unwrap();
+    let rows = public_failures();
+    assert!(rows.len() > 65 && rows.is_sorted_by_key(|(number, _)| *number), "{}", rows.len());
+    let mut problems = Vec::new();
+    for (number, held) in rows {
+        let mut found = 0;
+        for part in held.split("; ") {
+            let tier = tiers.iter().find(|(tier, _)| part.starts_with(tier));
+            let known = tier.map_or(&unit, |(_, known)| known);
+            for test in quoted(part).iter().filter(|test| name.is_match(test)) {
+                found += 1;
+                if !known.contains(test) {
+                    problems.push(format!("R{number}: {test} is no test where the row says"));
+                }
+            }
+        }
+        let explained = held.starts_with("not applicable: ") || held.contains("](");
+        if found == 0 && !explained {
+            problems.push(format!("R{number}: neither a test nor a reason: {held}"));
+        }
+    }
+    assert_none(problems);
+}
+
 #[test]
 fn limits_are_those_of_the_code() {
     let limit = Regex::new("`([A-Z][A-Z_]+)` = ([0-9]+)").unwrap();

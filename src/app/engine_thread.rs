@@ -22,7 +22,7 @@ use crate::worker::{MissingOffset, Reporter, Worker, WorkerConfig};
 const DRAIN_SHARE: u32 = 2;
 
 /// How the engine thread's work ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) enum Outcome {
     /// Asked to stop, and committed.
     Drained,
@@ -68,24 +68,23 @@ impl EngineThread {
             thread_waker.register_current_thread();
             let Parts { consumer, producer, init_timeout, lookup, events, worker, reporter } =
                 parts;
-            let forward = || {
-                let transactions = init_timeout
-                    .map(|timeout| Transactions::start(&producer, timeout))
-                    .transpose()
-                    .map_err(|error| cannot_start(&error))?;
-                let refused = |error| AppError::Config(format!("the Kafka client: {error}"));
-                consumer.subscribe().map_err(refused)?;
+            let mut started = begin(&consumer, &producer, init_timeout).map(|transactions| {
                 let port = KafkaPort::new(&consumer, producer, transactions, lookup, events);
                 Worker::new(worker, port, reporter)
+            });
+            let ended = match &mut started {
+                Ok(worker) => worker
                     .run(clock, || stop_flag.load(Ordering::Relaxed))
-                    .map_err(|error| AppError::Internal(error.to_string()))
+                    .map_err(|error| AppError::Internal(error.to_string())),
+                Err(error) => Err(error.clone()),
             };
-            let outcome = match forward() {
+            // Before the clients are let go of, which takes its time when they are broken. The
+            // receiver is gone only when the process is ending.
+            let _ = outcome_sender.send(match ended {
                 Ok(()) => Outcome::Drained,
                 Err(error) => Outcome::Failed(error),
-            };
-            // The receiver is gone only when the process is ending.
-            let _ = outcome_sender.send(outcome);
+            });
+            drop(started);
             consumer.prepare_close();
             drop(consumer);
             let _ = closed_sender.send(());
@@ -150,6 +149,21 @@ fn parts(
     Ok(Parts { consumer, producer, init_timeout, lookup, events, worker, reporter })
 }
 
+/// Takes the producer on, in exactly-once mode, and joins the group.
+fn begin(
+    consumer: &DelayConsumer,
+    producer: &ForwardProducer,
+    init_timeout: Option<Duration>,
+) -> Result<Option<Transactions>, AppError> {
+    let transactions = init_timeout
+        .map(|timeout| Transactions::start(producer, timeout))
+        .transpose()
+        .map_err(|error| cannot_start(&error))?;
+    let refused = |error| AppError::Config(format!("the Kafka client: {error}"));
+    consumer.subscribe().map_err(refused)?;
+    Ok(transactions)
+}
+
 fn cannot_start(error: &InitError) -> AppError {
     let text = format!("forward.transactional_id cannot be used: {error}");
     if error.denied {
@@ -188,6 +202,15 @@ fn worker_config(config: &Config, partitions: i32) -> WorkerConfig {
             OnMissingOffset::Earliest => MissingOffset::Earliest,
             OnMissingOffset::Fail => MissingOffset::Fail,
         },
+        stuck_after: stuck_after(config),
+    }
+}
+
+/// A transaction may stand open until the broker gives it up.
+fn stuck_after(config: &Config) -> Duration {
+    match config.forward.guarantee {
+        Guarantee::AtLeastOnce => config.health.stuck_after,
+        Guarantee::ExactlyOnce => config.health.stuck_after.max(config.forward.transaction_timeout),
     }
 }
 

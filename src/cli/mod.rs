@@ -8,6 +8,8 @@ mod demo;
 pub mod exit;
 mod global;
 mod healthcheck;
+#[cfg(test)]
+mod hostile;
 mod levels;
 mod man;
 mod output;

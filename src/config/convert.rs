@@ -48,7 +48,10 @@ pub(super) fn config(reader: &mut Reader<'_>) -> Config {
             repeat_window: reader.duration("log.repeat_window", ZERO_OR_MORE),
         },
         metrics: metrics(reader),
-        health: HealthConfig { stall_after: reader.duration("health.stall_after", SECOND..=HOUR) },
+        health: HealthConfig {
+            stall_after: reader.duration("health.stall_after", SECOND..=HOUR),
+            stuck_after: reader.duration("health.stuck_after", SECOND..=HOUR),
+        },
         shutdown: ShutdownConfig { timeout: reader.duration("shutdown.timeout", SECOND..=HOUR) },
     };
     check::config(&config, reader);

@@ -262,6 +262,9 @@ pub struct MetricsConfig {
 pub struct HealthConfig {
     /// `/livez` fails when the loop is silent this long; at twice this the process ends.
     pub stall_after: Duration,
+    /// A partition that does not move for this long although the cluster would let it is stuck; at
+    /// twice this the process ends.
+    pub stuck_after: Duration,
 }
 
 /// `[shutdown]`: how long it may take to end.

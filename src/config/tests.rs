@@ -8,6 +8,8 @@ use secrecy::ExposeSecret;
 
 use super::*;
 
+mod hostile;
+
 fn file(text: &str) -> Sources {
     Sources { file: Some(("config.toml".into(), text.to_owned())), ..Sources::default() }
 }
@@ -221,6 +223,7 @@ fn each_bound_holds_on_both_sides() {
         ("metrics.lag_interval", ["1ms", "1h"], ["0s", "3600001ms"]),
         ("metrics.per_topic_limit", ["1", "10000"], ["0", "10001"]),
         ("health.stall_after", ["1s", "1h"], ["999ms", "3600001ms"]),
+        ("health.stuck_after", ["1s", "1h"], ["999ms", "3600001ms"]),
         ("shutdown.timeout", ["1s", "1h"], ["999ms", "3600001ms"]),
     ];
     for (path, accepted, refused) in bounds {

@@ -355,29 +355,6 @@ impl<R: Record> Engine<R> {
         let ticket = Ticket { partition: lane.partition, epoch: lane.epoch, index, destination };
         self.submit(ticket, now.steady_ms);
     }
-
-    fn retry_destinations(&mut self, steady_ms: i64) {
-        while let Some(round) = self.destinations.next_round(steady_ms) {
-            let mut sent = 0;
-            for ticket in round.tickets {
-                let Some(lane) = live_lane(&mut self.lanes, ticket) else { continue };
-                if lane.phase() == Phase::Draining {
-                    continue;
-                }
-                if let Some(rejection) = &round.rejection {
-                    self.reject(ticket, rejection.clone(), steady_ms);
-                } else if let Some(entry) = lane.window.get_mut(ticket.index) {
-                    entry.progress = Progress::Sent;
-                    lane.sent_records += 1;
-                    sent += 1;
-                    self.actions.push_back(Action::Send(ticket));
-                }
-            }
-            if round.rejection.is_none() {
-                self.destinations.released(round.destination, sent, steady_ms);
-            }
-        }
-    }
 }
 
 /// The lane of `ticket`, unless it belongs to an earlier assignment (G5).

@@ -440,6 +440,7 @@ mod tests {
         lane.offer(TestRecord::at(offset, Some(timestamp_ms)), now_ms, 5_000)
     }
 
+    // R37
     #[test]
     fn a_near_head_is_held_until_it_is_due() {
         let mut lane = lane(5);
@@ -452,6 +453,7 @@ mod tests {
         assert!(lane.wants_record());
     }
 
+    // R7, R21
     #[test]
     fn a_far_head_is_parked_and_comes_back_before_it_is_due() {
         let mut lane = lane(60);
@@ -471,6 +473,7 @@ mod tests {
         assert_eq!(lane.head_due_ms(), Some(NOW_MS + 60_000));
     }
 
+    // R12
     #[test]
     fn a_park_or_unpark_that_fails_is_tried_again() {
         let mut lane = lane(60);
@@ -511,6 +514,7 @@ mod tests {
         assert_eq!(lane.head_due_ms(), Some(NOW_MS + 60_000));
     }
 
+    // R38
     #[test]
     fn a_clock_that_was_behind_makes_nothing_early_when_it_is_set_right() {
         const HOUR_MS: i64 = 3_600_000;

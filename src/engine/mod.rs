@@ -41,6 +41,7 @@ pub(crate) mod testing;
 mod tests;
 pub mod time;
 mod transaction;
+mod waiting;
 
 pub use action::{Action, Form, Notice, Outgoing, Refusal, Ticket};
 pub use commit::{Ahead, Commit};
@@ -55,3 +56,4 @@ pub use offsets::Window;
 pub use record::{HeaderVisitor, Record};
 pub use reject::{RejectReason, Rejection};
 pub use time::{Now, TimestampQuality, Wakeup};
+pub use waiting::Wait;

@@ -137,6 +137,7 @@ mod tests {
         window.push(20, ());
     }
 
+    // R19
     #[test]
     fn the_prefix_stops_before_the_first_unsettled_record() {
         let mut window = Window::new(10);

@@ -18,6 +18,30 @@ pub(super) enum Outcome {
 }
 
 impl<R: Record> Engine<R> {
+    /// Sends what waits for destinations whose time to be tried has come.
+    pub(super) fn retry_destinations(&mut self, steady_ms: i64) {
+        while let Some(round) = self.destinations.next_round(steady_ms) {
+            let mut sent = 0;
+            for ticket in round.tickets {
+                let Some(lane) = live_lane(&mut self.lanes, ticket) else { continue };
+                if lane.phase() == Phase::Draining {
+                    continue;
+                }
+                if let Some(rejection) = &round.rejection {
+                    self.reject(ticket, rejection.clone(), steady_ms);
+                } else if let Some(entry) = lane.window.get_mut(ticket.index) {
+                    entry.progress = Progress::Sent;
+                    lane.sent_records += 1;
+                    sent += 1;
+                    self.actions.push_back(Action::Send(ticket));
+                }
+            }
+            if round.rejection.is_none() {
+                self.destinations.released(round.destination, sent, steady_ms);
+            }
+        }
+    }
+
     /// A send that [`Action::Send`] asked for was not made.
     pub fn abandoned(&mut self, ticket: Ticket, steady_ms: i64) {
         self.destinations.forgotten(ticket.destination, steady_ms);

@@ -13,6 +13,8 @@ use super::{
     Refusal, RejectReason, Rejection, Ticket, TopicPattern, Trouble,
 };
 
+mod hostile;
+
 const NOW_MS: i64 = 1_800_000_000_000;
 const GRACE_MS: i64 = 5_000;
 

@@ -13,6 +13,8 @@ use crate::engine::LevelTable;
 use crate::metrics::MetricsOptions;
 use crate::status::{PartitionStatus, Phase};
 
+mod hostile;
+
 struct Fixture {
     health: Arc<Health>,
     now_ms: Arc<AtomicU64>,
@@ -173,6 +175,7 @@ fn readiness_begins_with_the_first_assignment_and_ends_with_shutdown() {
     assert_eq!((&status["ready"], &status["shutting_down"]), (&false.into(), &true.into()));
 }
 
+// R92
 #[test]
 fn status_and_metrics_show_the_same_snapshot() {
     let fixture = Fixture::new();

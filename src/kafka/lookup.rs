@@ -11,14 +11,16 @@ use std::time::Duration;
 
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::KafkaResult;
+use rdkafka::message::Message;
+use rdkafka::types::RDKafkaRespErr;
 use rdkafka::{ClientConfig, Offset, TopicPartitionList};
-use tracing::{debug, warn};
+use tracing::{debug, info, warn};
 
 use super::context::{ClientName, LookupContext, Shared};
-use super::port::{Event, Located, LogRange};
+use super::port::{Event, Located, LogRange, Probe};
 use super::settings::Clients;
 use super::{metadata, raw};
-use crate::engine::Ahead;
+use crate::engine::{Ahead, Wait};
 
 /// One question to the cluster.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(10);
@@ -27,11 +29,15 @@ const QUERY_TIMEOUT: Duration = Duration::from_secs(10);
 /// new assignment wait behind it.
 const RANGE_TIMEOUT: Duration = Duration::from_secs(3);
 
+/// Led by the coordinators of groups and of transactions.
+const COORDINATOR_LOGS: [&str; 2] = ["__consumer_offsets", "__transaction_state"];
+
 /// Pause before a failed question for a new assignment is asked again.
 const RETRY_PAUSE: Duration = Duration::from_millis(500);
 
 enum Request {
     Locate(u64, Vec<i32>),
+    Probe(Probe),
     Stop,
 }
 
@@ -64,6 +70,12 @@ impl Lookup {
         let _ = self.requests.send(Request::Locate(request, partitions));
     }
 
+    /// Asks whether a lane could go on; the answer is an [`Event::Probed`].
+    pub(super) fn probe(&self, probe: Probe) {
+        // As above.
+        let _ = self.requests.send(Request::Probe(probe));
+    }
+
     /// Ends the thread after the question under way. Nobody waits for it: it holds nothing that
     /// would have to be written, and without brokers a question takes seconds.
     pub fn stop(&self) {
@@ -87,10 +99,12 @@ struct Asker {
 impl Asker {
     fn run(self, inbox: &Receiver<Request>) {
         let mut asked: VecDeque<(u64, Vec<i32>)> = VecDeque::new();
+        let mut probe: Option<Probe> = None;
         let mut pause = Duration::ZERO;
         loop {
             match inbox.recv_timeout(pause) {
                 Ok(Request::Locate(request, partitions)) => asked.push_back((request, partitions)),
+                Ok(Request::Probe(asked)) => probe = Some(asked),
                 Ok(Request::Stop) | Err(RecvTimeoutError::Disconnected) => return,
                 Err(RecvTimeoutError::Timeout) => {}
             }
@@ -98,13 +112,17 @@ impl Asker {
             self.client.poll(Duration::ZERO);
             pause = match asked.front() {
                 None => {
+                    if let Some(probe) = probe.take() {
+                        let could_go_on = self.could_go_on(&probe);
+                        self.report(Event::Probed { probe, could_go_on });
+                    }
                     self.report_log_ranges();
                     self.interval
                 }
                 Some((request, partitions)) => match self.locate(partitions) {
                     Ok(located) => {
                         let request = *request;
-                        self.client.context().0.report(Event::Located { request, located });
+                        self.report(Event::Located { request, located });
                         asked.pop_front();
                         Duration::ZERO
                     }
@@ -116,6 +134,70 @@ impl Asker {
                 },
             };
         }
+    }
+
+    fn report(&self, event: Event) {
+        self.client.context().0.report(event);
+    }
+
+    fn could_go_on(&self, probe: &Probe) -> bool {
+        let answer = match &probe.wait {
+            Wait::Record(offset) => self.can_read(probe.partition, *offset),
+            Wait::Acknowledgement(_, topic) => self.is_whole(topic),
+            Wait::Transaction(_) => self.can_commit(),
+            Wait::Turn(_) => Ok(true),
+        };
+        let could_go_on = matches!(answer, Ok(true));
+        if !could_go_on {
+            let error = answer.err().map(|error| error.to_string());
+            info!(partition = probe.partition, error, "the partition waits for the cluster");
+        }
+        could_go_on
+    }
+
+    /// Whether a record at `offset` or above can be read.
+    fn can_read(&self, partition: i32, offset: i64) -> KafkaResult<bool> {
+        self.client.assign(&self.list(&[partition], Offset::Offset(offset))?)?;
+        let read =
+            self.client.poll(QUERY_TIMEOUT).map(|polled| polled.map(|record| record.offset()));
+        self.client.unassign()?;
+        Ok(read.transpose()?.is_some_and(|found| found >= offset))
+    }
+
+    /// Whether a transaction could end. Its coordinators lead partitions of two internal topics,
+    /// which this daemon's rights may hide from it.
+    fn can_commit(&self) -> KafkaResult<bool> {
+        for log in COORDINATOR_LOGS {
+            if !self.is_hidden(log)? && !self.is_whole(log)? {
+                return Ok(false);
+            }
+        }
+        self.is_whole(&self.topic)
+    }
+
+    fn is_hidden(&self, topic: &str) -> KafkaResult<bool> {
+        let metadata = self.client.fetch_metadata(Some(topic), RANGE_TIMEOUT)?;
+        let denied = RDKafkaRespErr::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED;
+        Ok(metadata.topics().iter().any(|topic| topic.error() == Some(denied)))
+    }
+
+    /// Whether every partition of `topic` has all its replicas and a leader that answers.
+    fn is_whole(&self, topic: &str) -> KafkaResult<bool> {
+        let metadata = self.client.fetch_metadata(Some(topic), RANGE_TIMEOUT)?;
+        let partitions: Vec<_> =
+            metadata.topics().iter().flat_map(|topic| topic.partitions()).collect();
+        let mut ends = TopicPartitionList::with_capacity(partitions.len());
+        for partition in &partitions {
+            let whole =
+                partition.leader() >= 0 && partition.isr().len() == partition.replicas().len();
+            if !whole {
+                return Ok(false);
+            }
+            ends.add_partition_offset(topic, partition.id(), Offset::End)?;
+        }
+        let answer = self.client.offsets_for_times(ends, RANGE_TIMEOUT)?;
+        let answered = answer.elements().iter().all(|element| element.error().is_ok());
+        Ok(answered && !partitions.is_empty())
     }
 
     fn locate(&self, partitions: &[i32]) -> KafkaResult<Vec<Located>> {
@@ -156,7 +238,7 @@ impl Asker {
     fn report_log_ranges(&self) {
         let all: Vec<i32> = (0..self.partitions).collect();
         match self.ranges(&all) {
-            Ok(ranges) => self.client.context().0.report(Event::LogRanges(ranges)),
+            Ok(ranges) => self.report(Event::LogRanges(ranges)),
             Err(error) => {
                 warn!(%error, "cannot look up log ends, backlog figures are old");
                 self.refresh_leaders();

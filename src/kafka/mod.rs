@@ -31,7 +31,7 @@ pub use context::{BrokerState, ClientName, Observer};
 pub use error::code_name;
 pub use lookup::Lookup;
 pub use port::{
-    AbortCause, Event, Fetched, KafkaPort, Located, LogRange, Port, PortError, SendError,
+    AbortCause, Event, Fetched, KafkaPort, Located, LogRange, Port, PortError, Probe, SendError,
 };
 pub use producer::{ForwardProducer, ForwardStyle};
 pub use record::{HeaderList, KafkaRecord};

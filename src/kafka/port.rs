@@ -7,11 +7,13 @@ use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 use super::consumer::DelayConsumer;
+use super::context::ClientName;
+use super::error::fatal_cause;
 use super::lookup::Lookup;
 use super::producer::ForwardProducer;
 use super::record::KafkaRecord;
 use super::transactions::Transactions;
-use crate::engine::{Ahead, Commit, Outgoing, Record, Refusal, Ticket, Trouble};
+use crate::engine::{Ahead, Commit, Outgoing, Record, Refusal, Ticket, Trouble, Wait};
 
 /// Where a partition's log and the group's commit stand.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,6 +39,17 @@ pub struct LogRange {
     pub start: i64,
     /// Offset after the last readable record.
     pub end: i64,
+}
+
+/// A question about a lane that does not move: would the cluster let it go on?
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Probe {
+    /// Partition of the delay topic.
+    pub partition: i32,
+    /// Assignment of that partition.
+    pub epoch: u32,
+    /// What the lane waits for.
+    pub wait: Wait,
 }
 
 /// Something that happened at the edge.
@@ -75,6 +88,14 @@ pub enum Event {
     },
     /// Present log ends of all partitions.
     LogRanges(Vec<LogRange>),
+    /// The answer to [`Port::probe`].
+    Probed {
+        /// The question.
+        probe: Probe,
+        /// The record can be read, or every leader of the destination answers and has all its
+        /// replicas. False also when nobody answers.
+        could_go_on: bool,
+    },
     /// An error that librdkafka deals with itself.
     Error {
         /// Which client met it.
@@ -163,6 +184,10 @@ pub trait Port {
     /// Asks where logs and commits stand; ends in [`Event::Located`].
     fn locate(&mut self, request: u64, partitions: Vec<i32>);
 
+    /// Asks the cluster about a lane, past the clients that may be stuck; ends in
+    /// [`Event::Probed`].
+    fn probe(&mut self, probe: Probe);
+
     /// Takes over partitions: they are fetched from the given offsets.
     fn assign(&mut self, starts: &[(i32, i64)]) -> Result<(), PortError>;
 
@@ -231,7 +256,19 @@ impl<'q> Port for KafkaPort<'q> {
     }
 
     fn next_event(&mut self) -> Option<Event> {
-        self.events.try_recv().ok()
+        let event = self.events.try_recv().ok()?;
+        let producer = ClientName::Producer.label();
+        // librdkafka reports a fatal error of the producer under the code of its cause, and what
+        // failed for it without the cause; which of them comes first is chance.
+        let of_producer = match &event {
+            Event::Error { client, .. } => *client == producer,
+            Event::Fatal(cause) => cause.starts_with(producer),
+            _ => false,
+        };
+        match of_producer.then(|| self.producer.fatal_error()).flatten() {
+            Some(cause) => Some(Event::Fatal(fatal_cause(producer, &cause))),
+            None => Some(event),
+        }
     }
 
     fn next_record(&mut self, partition: i32) -> Option<Fetched<Self::Record>> {
@@ -248,7 +285,10 @@ impl<'q> Port for KafkaPort<'q> {
         outgoing: &Outgoing<'_, Self::Record>,
     ) -> Result<(), SendError> {
         if let Some(transactions) = &mut self.transactions {
-            transactions.begin().map_err(|error| SendError::Fatal(error.cause))?;
+            transactions.begin().map_err(|error| {
+                let known = self.producer.fatal_error();
+                SendError::Fatal(known.map_or(error.cause, |cause| fatal_cause("producer", &cause)))
+            })?;
         }
         self.producer.send(ticket, outgoing)
     }
@@ -265,6 +305,10 @@ impl<'q> Port for KafkaPort<'q> {
 
     fn locate(&mut self, request: u64, partitions: Vec<i32>) {
         self.lookup.locate(request, partitions);
+    }
+
+    fn probe(&mut self, probe: Probe) {
+        self.lookup.probe(probe);
     }
 
     fn assign(&mut self, starts: &[(i32, i64)]) -> Result<(), PortError> {

@@ -6,7 +6,7 @@ use std::fmt;
 use rdkafka::ClientConfig;
 use rdkafka::error::KafkaResult;
 use rdkafka::message::OwnedHeaders;
-use rdkafka::producer::{BaseRecord, ThreadedProducer};
+use rdkafka::producer::{BaseRecord, Producer as _, ThreadedProducer};
 
 use super::context::{ClientName, ForwardContext, Sent, Shared};
 use super::error::{Stage, classify};
@@ -52,6 +52,11 @@ impl ForwardProducer {
     ) -> KafkaResult<Self> {
         let context = ForwardContext(Shared::new(ClientName::Producer, clients));
         Ok(Self { producer: settings.create_with_context(context)?, style })
+    }
+
+    /// Why it cannot go on, if it cannot.
+    pub(super) fn fatal_error(&self) -> Option<String> {
+        self.producer.client().fatal_error().map(|(code, text)| format!("{code}: {text}"))
     }
 
     /// Another handle to the same producer.

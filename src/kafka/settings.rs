@@ -168,6 +168,10 @@ pub fn lookup(config: &Config) -> ClientConfig {
         .set("enable.auto.commit", "false")
         .set("isolation.level", "read_committed")
         .set("allow.auto.create.topics", "false")
+        // It reads one record now and then, to see whether it can.
+        .set("auto.offset.reset", "error")
+        .set("queued.min.messages", "1")
+        .set("queued.max.messages.kbytes", "64")
         .set("statistics.interval.ms", "0");
     client
 }

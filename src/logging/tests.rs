@@ -97,6 +97,7 @@ fn text_lines_have_time_level_target_message_and_fields() {
     );
 }
 
+// R24
 #[test]
 fn repeated_warnings_are_counted_and_told_with_the_next_line() {
     let log = Log::new(LogFormat::Text);

@@ -28,6 +28,7 @@ pub(super) struct StateGauges {
     assigned: GaugeVec,
     backlog: GaugeVec,
     isolated: GaugeVec,
+    stuck: GaugeVec,
     next_due: GaugeVec,
     paused: GaugeVec,
     offsets: [GaugeVec; 4],
@@ -56,6 +57,10 @@ impl StateGauges {
             isolated: by_level(
                 "level_isolated_records",
                 "Records set aside because their destination is in trouble.",
+            )?,
+            stuck: by_level(
+                "level_stuck",
+                "Partitions of this level that do not move although the cluster would let them.",
             )?,
             next_due: by_level(
                 "level_next_due_timestamp_seconds",
@@ -133,6 +138,7 @@ impl StateGauges {
         let backlog = level.and_then(|level| level.backlog).map(|records| records as f64);
         set_or_remove(&self.backlog, &values, backlog);
         set_or_remove(&self.isolated, &values, level.map(|level| level.isolated as f64));
+        set_or_remove(&self.stuck, &values, level.map(|level| f64::from(level.stuck)));
         set_or_remove(&self.next_due, &values, level.and_then(next_due_seconds));
         for &reason in PauseReason::ALL {
             let paused = level.map(|level| f64::from(u8::from(level.paused.contains(&reason))));

@@ -29,6 +29,8 @@ pub struct WorkerConfig {
     pub stop_timeout: Duration,
     /// What to do with a committed offset that is not in the log.
     pub missing_offset: MissingOffset,
+    /// A lane that could go on and has not for this long is stuck.
+    pub stuck_after: Duration,
 }
 
 /// Why the worker cannot go on. The process must end.
@@ -57,5 +59,18 @@ pub enum WorkerError {
         start: i64,
         /// Offset after the last record.
         end: i64,
+    },
+    /// A lane does not move although the cluster would let it.
+    #[error(
+        "partition {partition} has been stuck for {waited_s} s, waiting for {wait}; the cluster \
+         answers, so the process must start anew"
+    )]
+    Stuck {
+        /// Partition of the delay topic.
+        partition: i32,
+        /// What it waits for.
+        wait: String,
+        /// Since when, in seconds.
+        waited_s: i64,
     },
 }

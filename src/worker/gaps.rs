@@ -1,6 +1,7 @@
 //! What the time between two passes tells: the wall clock was set, or the process stood still.
 
-use crate::engine::Now;
+use super::{Now, Worker};
+use crate::kafka::Port;
 
 /// A wall clock that moved against the steady one by more than this between two passes was set.
 const CLOCK_STEP_MS: i64 = 1_000;
@@ -46,5 +47,21 @@ impl Gaps {
     /// The moment before which nothing is handed on, while it is ahead.
     pub(super) fn frozen_until_ms(&self, steady_ms: i64) -> Option<i64> {
         Some(self.frozen_until_ms).filter(|until_ms| steady_ms < *until_ms)
+    }
+}
+
+impl<P: Port> Worker<P> {
+    /// Says what the time since the last pass tells; the moment before which nothing is handed on,
+    /// while it is ahead.
+    pub(super) fn notice_gaps(&mut self, now: Now) -> Option<i64> {
+        if let Some(step_ms) = self.gaps.clock_step(now) {
+            self.reporter.clock_stepped(step_ms);
+            self.engine.clock_stepped(step_ms, now.wall_ms);
+        }
+        if let Some(stood_still_ms) = self.gaps.freeze(now.steady_ms) {
+            self.reporter.froze(stood_still_ms);
+            self.watch.forgive();
+        }
+        self.gaps.frozen_until_ms(now.steady_ms)
     }
 }

@@ -278,7 +278,7 @@ impl<P: Port> Worker<P> {
 
     /// The answer to a rebalance event that librdkafka still waits for. What was being looked up
     /// is not taken over.
-    fn answer_pending(&mut self) -> Result<(), WorkerError> {
+    pub(super) fn answer_pending(&mut self) -> Result<(), WorkerError> {
         match std::mem::replace(&mut self.membership.pending, Pending::Nothing) {
             Pending::Nothing => Ok(()),
             Pending::Locating { .. } => Ok(self.port.assign(&[])?),

@@ -9,6 +9,7 @@ use tracing::{debug, error, info, warn};
 use super::membership::Membership;
 use super::snapshot::describe;
 use super::transactions::Ended;
+use super::watch::Watch;
 use crate::clock::Clock;
 use crate::engine::{Engine, LevelTable, Notice, Now, Record, Refusal, TimestampQuality, Trouble};
 use crate::kafka::{AbortCause, LogRange, PortError};
@@ -294,8 +295,19 @@ impl Reporter {
         }
     }
 
+    /// Whether the log of `partition` holds something at `offset` or above, as last heard.
+    pub(super) fn has_record(&self, partition: i32, offset: i64) -> bool {
+        self.log_ranges.get(&partition).is_some_and(|range| range.end > offset)
+    }
+
     /// Renews the status snapshot.
-    pub(super) fn status<R: Record>(&self, engine: &Engine<R>, membership: &Membership, now: Now) {
+    pub(super) fn status<R: Record>(
+        &self,
+        engine: &Engine<R>,
+        membership: &Membership,
+        watch: &Watch,
+        now: Now,
+    ) {
         let locating = membership.locating();
         let partitions: Vec<PartitionStatus> = (0..self.partitions)
             .map(|partition| {
@@ -303,6 +315,7 @@ impl Reporter {
                 let mut status =
                     PartitionStatus::unassigned(partition, level.number, level.delay_ms);
                 status.assigned = locating.contains(&partition);
+                status.stuck = watch.is_stuck(partition);
                 if let Some(lane) = engine.lane(partition) {
                     describe(lane, self.log_ranges.get(&partition), now, &mut status);
                 }

@@ -15,9 +15,11 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::engine::testing::TestRecord;
 use crate::engine::{Ahead, Commit, EngineConfig, Now, Outgoing, Refusal, RetryPolicy, Ticket};
-use crate::kafka::{Event, Fetched, Located, Port, PortError, SendError};
+use crate::kafka::{Event, Fetched, Located, Port, PortError, Probe, SendError};
 use crate::metrics::{Metrics, MetricsOptions};
 use crate::status::{Health, SharedStatus, Status};
+
+mod watch;
 
 const START_MS: i64 = 1_800_000_000_000;
 
@@ -29,6 +31,9 @@ struct FakePort {
     calls: Vec<String>,
     sent: Vec<Ticket>,
     locates: Vec<u64>,
+    probes: Vec<Probe>,
+    /// Partitions stay paused.
+    unpark_fails: bool,
     full: bool,
 }
 
@@ -67,12 +72,20 @@ impl Port for FakePort {
 
     fn unpark(&mut self, partition: i32, offset: i64) -> Result<(), PortError> {
         self.calls.push(format!("unpark {partition}@{offset}"));
+        if self.unpark_fails {
+            return Err(PortError { call: "seek", cause: "timed out".to_owned() });
+        }
         Ok(())
     }
 
     fn locate(&mut self, request: u64, partitions: Vec<i32>) {
         self.calls.push(format!("locate {partitions:?}"));
         self.locates.push(request);
+    }
+
+    fn probe(&mut self, probe: Probe) {
+        self.calls.push(format!("probe {}: {}", probe.partition, probe.wait));
+        self.probes.push(probe);
     }
 
     fn assign(&mut self, starts: &[(i32, i64)]) -> Result<(), PortError> {
@@ -109,6 +122,7 @@ impl Port for FakePort {
 struct Bench {
     worker: Worker<FakePort>,
     metrics: Arc<Metrics>,
+    status: SharedStatus,
     elapsed_ms: i64,
 }
 
@@ -133,9 +147,10 @@ impl Bench {
             )
             .unwrap(),
         );
+        let status = SharedStatus::new(Status::default());
         let reporter = Reporter::new(
             Arc::clone(&metrics),
-            SharedStatus::new(Status::default()),
+            status.clone(),
             Arc::new(Health::new(0)),
             Clock::start(),
             levels.clone(),
@@ -164,9 +179,10 @@ impl Bench {
             drain_timeout: Duration::from_secs(5),
             stop_timeout: Duration::from_secs(5),
             missing_offset,
+            stuck_after: Duration::from_secs(120),
         };
         let worker = Worker::new(worker, FakePort::default(), reporter);
-        Self { worker, metrics, elapsed_ms: 0 }
+        Self { worker, metrics, status, elapsed_ms: 0 }
     }
 
     /// One pass `later_ms` after the one before; the calls it made.
@@ -319,6 +335,7 @@ fn a_revoked_partition_is_drained_committed_and_given_back_in_this_order() {
     assert!(bench.worker.engine().lane(0).is_none());
 }
 
+// R28
 #[test]
 fn a_drain_that_takes_too_long_commits_what_it_has_and_gives_back() {
     let mut bench = Bench::new(MissingOffset::Earliest);
@@ -347,6 +364,7 @@ fn lost_partitions_are_given_back_at_once_without_a_commit() {
     assert_eq!(bench.pass(1_000_000), Vec::<String>::new());
 }
 
+// R4, R8
 #[test]
 fn a_partition_that_comes_back_starts_from_scratch() {
     let mut bench = Bench::new(MissingOffset::Earliest);

@@ -372,7 +372,8 @@ fn what_is_overdue_on_arrival_goes_at_once() {
     daemon.wait_metric("kafka_delay_level_paused", &level, 1.0, PATIENCE);
 }
 
-// R31, R33, R34: waiting for longer than max_poll_interval is no silence.
+// R30, R31, R32, R33, R34: waiting for longer than max_poll_interval is no silence.
+// R93: nor is it an error.
 #[test]
 fn a_wait_longer_than_the_poll_interval_causes_no_rebalance() {
     let rig = Rig::new(&shared().client(), "1s,25s,2h")
@@ -400,6 +401,8 @@ fn a_wait_longer_than_the_poll_interval_causes_no_rebalance() {
         [1.0, 0.0, 0.0],
         "assigned once and never again"
     );
+    let errors = metric(&metrics, "kafka_delay_log_messages_total", &[("severity", "error")]);
+    assert_eq!(errors, Some(0.0), "{}", daemon.log());
     eventually(PATIENCE, || {
         let committed = rig.admin.committed(&rig.config.group, &rig.delay);
         if committed == BTreeMap::from([(1, 1)]) { Ok(()) } else { Err(format!("{committed:?}")) }

@@ -39,6 +39,18 @@ impl Harness {
 
     /// As above; `provoke` runs before the daemon starts.
     pub fn start_after(provoke: impl FnOnce(&MockBroker)) -> Self {
+        Self::start_with(&[], provoke)
+    }
+
+    /// As above, with further settings.
+    pub fn start_with(settings: &[(&str, &str)], provoke: impl FnOnce(&MockBroker)) -> Self {
+        let harness = Self::launch(settings, provoke);
+        harness.eventually("/readyz answers 200", |harness| harness.get("/readyz").0 == 200);
+        harness
+    }
+
+    /// As above, but does not wait until it has joined.
+    pub fn launch(settings: &[(&str, &str)], provoke: impl FnOnce(&MockBroker)) -> Self {
         let broker = MockBroker::start().unwrap();
         for (topic, partitions) in [(DELAY_TOPIC, 3), (DEAD_LETTERS, 1), (DESTINATION, 3)] {
             broker.create_topic(topic, partitions).unwrap();
@@ -48,13 +60,14 @@ impl Harness {
             value: value.to_owned(),
             flag: "test".to_owned(),
         };
-        let flags = vec![
+        let mut flags = vec![
             set("kafka.bootstrap_servers", &broker.bootstrap_servers()),
             set("delay.levels", "1s,2s,30s"),
             set("source.verify_topic", "off"),
             set("http.listen", "127.0.0.1:0"),
             set("source.commit_interval", "100ms"),
         ];
+        flags.extend(settings.iter().map(|(path, value)| set(path, value)));
         let loaded = config::load(&Sources { flags, ..Sources::default() }).unwrap();
         let config = loaded.config.clone();
         provoke(&broker);
@@ -80,9 +93,7 @@ impl Harness {
         let sender = Sender::new(&config).unwrap();
         let tail = Tail::new(&config, &[(DESTINATION, 3)]).unwrap();
         let dead_letters = Tail::new(&config, &[(DEAD_LETTERS, 1)]).unwrap();
-        let harness = Self { broker, config, sender, tail, dead_letters, http, stop, daemon };
-        harness.eventually("/readyz answers 200", |harness| harness.get("/readyz").0 == 200);
-        harness
+        Self { broker, config, sender, tail, dead_letters, http, stop, daemon }
     }
 
     /// Sends a record whose value is its due time.
@@ -151,6 +162,16 @@ impl Harness {
             assert!(started.elapsed() < DEADLINE, "not within {DEADLINE:?}: {what}");
             std::thread::sleep(Duration::from_millis(20));
         }
+    }
+
+    /// Waits until the daemon ends by itself, and says why it did.
+    pub fn end(self) -> AppError {
+        let started = Instant::now();
+        while !self.daemon.is_finished() {
+            assert!(started.elapsed() < DEADLINE, "the daemon goes on");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        self.daemon.join().unwrap().unwrap_err()
     }
 
     /// Stops the daemon, which must end well.

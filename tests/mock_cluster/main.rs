@@ -3,5 +3,6 @@
 
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, unreachable_pub, reason = "test code")]
 
+mod fatal;
 mod faults;
 mod harness;

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use kafka_delay::engine::{Commit, Form, Outgoing, Ticket};
-use kafka_delay::kafka::{Event, Fetched, Port, PortError, SendError};
+use kafka_delay::kafka::{Event, Fetched, Port, PortError, Probe, SendError};
 
 use crate::checks::Sending;
 use crate::fetch::Polled;
@@ -105,6 +105,9 @@ impl Port for SimPort {
     type Record = SimRecord;
 
     fn serve(&mut self) {}
+
+    /// Never answered: G4 is checked from outside, and the watch has tests of its own.
+    fn probe(&mut self, _probe: Probe) {}
 
     fn next_event(&mut self) -> Option<Event> {
         self.world.borrow_mut().next_inbox(self.client)

@@ -262,6 +262,7 @@ impl Scenario {
             drain_timeout: millis(self.drain_timeout_ms()),
             stop_timeout: millis(self.stop_timeout_ms),
             missing_offset,
+            stuck_after: Duration::from_secs(120),
         }
     }
 }

@@ -244,7 +244,9 @@ impl Simulation<'_> {
                             && (world.scenario.has(Fault::Retention)
                                 || world.scenario.has(Fault::Recreation))
                     }
-                    WorkerError::Call(_) | WorkerError::PartitionsAdded(_) => false,
+                    WorkerError::Call(_)
+                    | WorkerError::PartitionsAdded(_)
+                    | WorkerError::Stuck { .. } => false,
                 };
                 if !expected {
                     world.fail("contract", format!("{client} ends: {error}"));

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::process::{Command, ExitStatus, Output};
 use std::time::Duration;
 
+use super::frozen::FrozenThread;
 use super::ports::{self, Port};
 use super::process::Process;
 use super::wait::{eventually, unique};
@@ -144,6 +145,27 @@ impl Daemon {
             }
             Ok(())
         });
+    }
+
+    /// Its threads, in the order in which they were made: id and name.
+    pub fn threads(&self) -> Vec<(i32, String)> {
+        let tasks = format!("/proc/{}/task", self.pid());
+        let tasks = std::fs::read_dir(tasks).into_iter().flatten().flatten();
+        let mut threads: Vec<(i32, String)> = tasks
+            .filter_map(|task| {
+                let name = std::fs::read_to_string(task.path().join("comm")).ok()?;
+                Some((task.file_name().to_str()?.parse().ok()?, name.trim_end().to_owned()))
+            })
+            .collect();
+        threads.sort_unstable();
+        threads
+    }
+
+    /// Stops one of its threads alone.
+    #[track_caller]
+    pub fn freeze_thread(&self, thread: i32) -> FrozenThread {
+        assert!(self.threads().iter().any(|(id, _)| *id == thread), "{:?}", self.threads());
+        FrozenThread::new(thread)
     }
 
     /// `kill -9`.
