@@ -479,6 +479,22 @@ fn what_was_due_and_not_sent_when_the_clock_was_set_back_is_sent_when_it_is_due_
     assert_eq!(bench.worker.engine().lane(0).unwrap().isolated_records(), 0);
 }
 
+#[test]
+fn what_was_postponed_when_the_clock_was_set_back_is_not_overtaken() {
+    let mut bench = Bench::new(MissingOffset::Earliest);
+    bench.assign(0);
+    bench.port().full = true;
+    bench.record(0, START_MS - 1_000);
+    assert_eq!(bench.pass(0), Vec::<String>::new());
+    bench.port().full = false;
+    bench.record(1, START_MS - 9_000); // due at any time
+    for (steady_ms, sends) in [(1, 0), (2, 0), (1_999, 0), (2_000, 2)] {
+        let now = Now { wall_ms: START_MS - 2_000 + steady_ms, steady_ms };
+        bench.worker.pass(now).unwrap();
+        assert_eq!(bench.port().calls, ["send 0 to orders", "send 1 to orders"][..sends]);
+    }
+}
+
 /// Partition 0 assigned, its record 0 forwarded and not committed.
 fn with_a_settled_record() -> Bench {
     let mut bench = Bench::new(MissingOffset::Earliest);

@@ -11,8 +11,8 @@
 //! Before the first record for a destination that may be forbidden, the transaction is made known
 //! to its coordinator (`Opening`): librdkafka cannot abort one whose very first partition was
 //! refused. It asks the coordinator to end what that has never heard of, and takes the answer for
-//! fatal. When the first partition was not refused but nobody answers for it, the transaction is made
-//! known a little later, or before it is aborted.
+//! fatal. When the first partition was not refused but nobody answers for it, the transaction is
+//! made known a little later, or before it is aborted.
 //!
 //! Between `Ending` and the next `Open` nothing is sent: what the producer takes would belong to a
 //! transaction whose offsets are fixed already.

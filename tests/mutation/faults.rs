@@ -27,6 +27,9 @@ const ISOLATION: &str = "src/engine/isolation.rs";
 const SETTLEMENT: &str = "src/engine/settlement.rs";
 const MEMBERSHIP: &str = "src/worker/membership.rs";
 const WORKER: &str = "src/worker.rs";
+const COMMITS: &str = "src/worker/commits.rs";
+const TRANSACTIONS: &str = "src/worker/transactions.rs";
+const ABORTS: &str = "src/engine/transaction.rs";
 const PORT: &str = "tests/simulation/port.rs";
 
 pub const FAULTS: &[Fault] = &[
@@ -162,7 +165,7 @@ pub const FAULTS: &[Fault] = &[
     ),
     fault(
         "no last commit before giving back",
-        "src/worker/commits.rs",
+        COMMITS,
         "        let uncommitted = engine.uncommitted().any(|commit| of(commit.partition));\n",
         "        let uncommitted =
             !FAULT && engine.uncommitted().any(|commit| of(commit.partition));\n",
@@ -233,5 +236,105 @@ pub const FAULTS: &[Fault] = &[
             if FAULT {
                 continue;
             }\n",
+    ),
+    fault(
+        "a second commit beside the first",
+        COMMITS,
+        "if steady_ms >= self.next_ms && self.under_way.is_none() {",
+        "if steady_ms >= self.next_ms && (FAULT || self.under_way.is_none()) {",
+    ),
+    fault(
+        "an acknowledgement settles before its transaction is committed",
+        SETTLEMENT,
+        "        if !self.config.transactional {\n            self.finish",
+        "        if FAULT || !self.config.transactional {\n            self.finish",
+    ),
+    fault(
+        "a commit while sends are under way",
+        TRANSACTIONS,
+        "State::Ending if self.unanswered == 0 =>",
+        "State::Ending if FAULT || self.unanswered == 0 =>",
+    ),
+    fault(
+        "sends go on while a transaction ends",
+        TRANSACTIONS,
+        "if !matches!(self.state, State::Open) || self.failed",
+        "if !FAULT && !matches!(self.state, State::Open) || self.failed",
+    ),
+    fault(
+        "a transaction goes on after a refusal",
+        TRANSACTIONS,
+        "            self.failed = true;\n            self.refused",
+        "            self.failed = !FAULT;\n            self.refused",
+    ),
+    fault(
+        "two destinations in trouble share a transaction",
+        TRANSACTIONS,
+        "let fits = !(alone || self.alone)",
+        "let fits = FAULT || !(alone || self.alone)",
+    ),
+    fault(
+        "the coordinator is not asked before a first record",
+        TRANSACTIONS,
+        "let unsafe_first = self.known_by.is_none()",
+        "let unsafe_first = !FAULT && self.known_by.is_none()",
+    ),
+    fault(
+        "a transaction that was refused counts as committed",
+        TRANSACTIONS,
+        "        if !taken {\n",
+        "        if !taken && !FAULT {\n",
+    ),
+    fault(
+        "an abort sends nothing anew",
+        ABORTS,
+        "                _ => self.submit(ticket, steady_ms),\n",
+        "                _ if FAULT => {}\n                _ => self.submit(ticket, steady_ms),\n",
+    ),
+    fault(
+        "an abort sends anew in reverse order",
+        ABORTS,
+        "        tickets.sort_unstable_by_key(|(order, _)| *order);\n",
+        "        tickets.sort_unstable_by_key(|(order, _)| if FAULT { u64::MAX - *order } else { *order });\n",
+    ),
+    fault(
+        "a transaction with records of a lost partition is committed",
+        MEMBERSHIP,
+        "if partitions.iter().any(in_transaction) {",
+        "if !FAULT && partitions.iter().any(in_transaction) {",
+    ),
+    fault(
+        "a stop does not wait for the end of its transaction",
+        COMMITS,
+        "Self::Transactions(transactions) if transactions.is_ending() =>",
+        "Self::Transactions(transactions) if !FAULT && transactions.is_ending() =>",
+    ),
+    fault(
+        "offsets are committed outside the transaction",
+        "tests/simulation/transaction.rs",
+        "            open.offsets.insert(commit.partition, commit.clone());\n",
+        "            open.offsets.insert(commit.partition, commit.clone());
+            if FAULT {
+                self.group.committed[commit.partition] = commit.offset;
+                self.group.ahead[commit.partition] = commit.ahead.clone();
+            }\n",
+    ),
+    fault(
+        "a lookup does not wait for the end of a transaction",
+        "tests/simulation/group.rs",
+        "if partitions.iter().any(|partition| self.is_unstable(*partition)) {",
+        "if !FAULT && partitions.iter().any(|partition| self.is_unstable(*partition)) {",
+    ),
+    fault(
+        "offsets of a transaction name the generation of the moment",
+        "tests/simulation/transaction.rs",
+        "} else if *generation != self.group.generation {",
+        "} else if !FAULT && *generation != self.group.generation {",
+    ),
+    fault(
+        "what a clock that was set back postpones goes at once",
+        WORKER,
+        "if self.engine.must_wait(ticket, now.wall_ms) {",
+        "if !FAULT && self.engine.must_wait(ticket, now.wall_ms) {",
     ),
 ];

@@ -9,9 +9,10 @@ use kafka_delay::kafka::{Event, SendError};
 use crate::client::SendState;
 use crate::group::{Committed, Rebalance};
 use crate::ledger::Expect;
-use crate::produce::{DEAD_LETTERS, LaneKey};
+use crate::produce::{DEAD_LETTERS, Landed, LaneKey};
 use crate::record::{RecordId, SimRecord};
 use crate::scenario::Fault;
+use crate::transaction::Send;
 use crate::world::{START_MS, World, note, partition_of};
 
 /// The client notices a loss this soon after a freeze.
@@ -19,6 +20,9 @@ const NOTICE_MS: i64 = 1_300;
 
 /// In a calm world a record is late by no more than this.
 const CALM_LATENESS_MS: i64 = 8;
+
+/// As above, when what is due during the end of a transaction waits for the next one.
+const CALM_LATENESS_IN_TRANSACTIONS_MS: i64 = 250;
 
 /// Partition and assignment of the delay topic, partition of a destination.
 pub type OrderKey = (usize, u32, LaneKey);
@@ -67,12 +71,18 @@ impl World {
             lane.1,
             sending.rejection.map_or_else(String::new, |reason| format!(" as {}", reason.name())),
         );
+        if matches!(result, Err(SendError::TransactionFailed | SendError::Fatal(_))) {
+            return result;
+        }
         if result == Err(SendError::Full) {
             self.clients[client].was_full = true;
             self.clients[client].backlogged = true;
             return result;
         }
         self.note_sent(client, sending, fixed);
+        if result.is_ok() && self.scenario.exactly_once {
+            self.note_sent_in_transaction(client, sending, lane.0);
+        }
         if let Err(SendError::Refused(refusal)) = &result {
             self.refused(
                 client,
@@ -138,14 +148,16 @@ impl World {
         let due = self.due(client, sending.record);
         let wall = self.clients[client].pass_wall;
         let name = self.name(sending.record);
-        // A record may wait for its destination after it was handed on. A clock that is set back
-        // meanwhile does not take it back.
+        // What a destination in trouble is tried with was handed on before. A clock that is set
+        // back meanwhile does not take it back.
         let this = &self.clients[client];
         let since = this.seen.get(&sending.record).map_or(i64::MAX, |(_, time)| *time);
         let mut set_back = self.set_back.iter();
-        let handed_on =
-            set_back.any(|set| set.host == this.host && set.at_ms >= since && set.wall_ms >= due);
-        if wall < due && !handed_on {
+        let topic = self.topic_of(sending.record).filter(|_| sending.rejection.is_none());
+        let tried_again = this.troubled.contains(&topic.unwrap_or(DEAD_LETTERS))
+            && set_back
+                .any(|set| set.host == this.host && set.at_ms >= since && set.wall_ms >= due);
+        if wall < due && !tried_again {
             self.fail("G1", format!("{name} is sent {} ms before it is due", due - wall));
         }
         if sending.due_ms < due {
@@ -161,7 +173,12 @@ impl World {
         // It was written, the lane read on from the record before, a lookup answered.
         let ready = (fate.appended_ms + 20).max(self.clients[client].ready_ms[fate.partition]);
         let late = wall - due.max(START_MS + ready);
-        if first && late > CALM_LATENESS_MS {
+        let longest = if self.scenario.exactly_once {
+            CALM_LATENESS_IN_TRANSACTIONS_MS
+        } else {
+            CALM_LATENESS_MS
+        };
+        if first && late > longest {
             self.fail("G4", format!("{name} is sent {late} ms late with nothing in its way"));
         }
     }
@@ -214,6 +231,13 @@ impl World {
         }
     }
 
+    fn topic_of(&self, record: RecordId) -> Option<usize> {
+        match self.ledger.fates[record].expect {
+            Expect::Forward { topic, .. } => Some(topic),
+            Expect::Reject(_) => None,
+        }
+    }
+
     fn any_lane(&mut self, record: RecordId) -> LaneKey {
         match self.ledger.fates[record].expect {
             Expect::Forward { topic, .. } => {
@@ -231,6 +255,7 @@ impl World {
         let name = self.name(record);
         let now = self.now;
         let offset = self.ledger.fates[record].offset;
+        let would_commit = self.would_commit(client);
         let this = &mut self.clients[client];
         this.epochs[partition] = epoch;
         this.ready_ms[partition] = now;
@@ -238,14 +263,16 @@ impl World {
         let mut broken = None;
         let settled = self.group.ahead[partition].contains(offset)
             && self.ledger.fates[record].acknowledged
-            && !self.ledger.unclean[partition];
+            && !self.ledger.unclean[partition]
+            && would_commit;
         if before.is_none() && settled {
             broken = Some(("G2", format!("{name} is repeated, though the commit has it settled")));
         }
         if let Some(state @ (SendState::UnderWay | SendState::Acknowledged)) = before {
             broken = Some(("G2", format!("{name} is sent again, though it is {state:?}")));
         }
-        if let Some(lane) = fixed {
+        // With transactions only the order counts in which they are committed.
+        if let Some(lane) = fixed.filter(|_| !self.scenario.exactly_once) {
             let order = this.orders.entry((partition, epoch, lane)).or_default();
             order.waiting.remove(&offset);
             if sending.rejection.is_none() {
@@ -265,6 +292,19 @@ impl World {
         }
     }
 
+    /// G4: a destination in trouble is tried in a transaction of its own.
+    fn note_sent_in_transaction(&mut self, client: usize, sending: &Sending<'_>, topic: usize) {
+        let (epoch, record) = (sending.ticket.epoch, sending.record);
+        let this = &mut self.clients[client].transactions;
+        let trial = this.in_trouble.contains(&(epoch, record, topic));
+        let shared = this.sends.iter().any(|at| at.topic != topic && (at.trial || trial));
+        this.sends.push(Send { epoch, record, topic, trial });
+        if shared {
+            let name = self.name(record);
+            self.fail("G4", format!("{name} shares a transaction with a destination in trouble"));
+        }
+    }
+
     /// The worker is told how a send ended.
     pub fn reported(
         &mut self,
@@ -278,11 +318,25 @@ impl World {
             Ok(()) => {
                 let key = (ticket.epoch, record);
                 self.clients[client].sends.insert(key, SendState::Acknowledged);
-                let fate = &self.ledger.fates[record];
-                self.clients[client].taken[fate.partition].remove(&fate.offset);
-                self.ledger.acknowledge(record);
+                if self.scenario.exactly_once {
+                    let topic =
+                        if dead_letter { Some(DEAD_LETTERS) } else { self.topic_of(record) };
+                    let this = &mut self.clients[client].transactions;
+                    this.proven.extend(topic);
+                    this.answered(topic.unwrap_or(DEAD_LETTERS));
+                } else {
+                    let fate = &self.ledger.fates[record];
+                    self.clients[client].taken[fate.partition].remove(&fate.offset);
+                    self.ledger.acknowledge(record);
+                }
             }
-            Err(refusal) => self.refused(client, ticket, record, dead_letter, refusal),
+            Err(refusal) => {
+                self.clients[client].transactions.refused |= *refusal != Refusal::Undone;
+                if let (Refusal::Permanent(_), Some(topic)) = (refusal, self.topic_of(record)) {
+                    self.clients[client].transactions.answered(topic);
+                }
+                self.refused(client, ticket, record, dead_letter, refusal);
+            }
         }
         // A refusal by the producer itself comes while others may be on their way to it.
         if !self.clients[client].backlogged {
@@ -303,6 +357,14 @@ impl World {
         let fate = &mut self.ledger.fates[record];
         let this = &mut self.clients[client];
         this.sends.insert((ticket.epoch, record), SendState::Refused);
+        if let Refusal::Trouble(_) = refusal {
+            let topic = match fate.expect {
+                Expect::Forward { topic, .. } if !dead_letter => topic,
+                Expect::Forward { .. } | Expect::Reject(_) => DEAD_LETTERS,
+            };
+            this.troubled.insert(topic);
+            this.transactions.in_trouble.insert((ticket.epoch, record, topic));
+        }
         if dead_letter {
             return;
         }
@@ -318,7 +380,9 @@ impl World {
         if let (Some(reason), Expect::Forward { topic, .. }) = (reason, fate.expect) {
             this.troubles.entry((topic, reason)).or_insert(now);
         }
-        if let Some(lane) = fixed {
+        if self.scenario.exactly_once {
+            fate.waited |= *refusal != Refusal::Undone;
+        } else if let Some(lane) = fixed {
             let key = (fate.partition, ticket.epoch, lane);
             let order = this.orders.entry(key).or_default();
             order.waiting.insert(fate.offset, (record, false));
@@ -385,14 +449,17 @@ impl World {
         }
     }
 
-    /// G5 and G2: a commit is made by the owner, and names only what is settled.
-    pub fn check_commit(&mut self, client: usize, commits: &[Committed]) {
+    /// G5 and G2: a commit is made by the owner, and names only what is settled, or delivered in
+    /// the transaction that it is a part of.
+    pub fn check_commit(&mut self, client: usize, commits: &[Committed], with_open: bool) {
         for commit in commits {
             let (partition, offset) = (commit.partition, commit.offset.unwrap());
+            let delivered = |record| with_open && self.is_delivered(client, record);
             let ahead = self.logs[partition].from(0).iter().find(|record| {
                 commit.ahead.contains(record.0.offset)
                     && !self.ledger.fates[record.0.id].settled()
                     && !self.may_be_dropped(record.0.id)
+                    && !delivered(record.0.id)
             });
             if let Some(id) = ahead.map(|record| record.0.id) {
                 let text = format!("a commit counts {} as settled", self.name(id));
@@ -407,19 +474,114 @@ impl World {
                 let text = format!("commit of {partition}/{offset} beyond the log's {}", log.end);
                 self.fail("G2", text);
             }
-            if let Some(record) = self.first_unsettled(partition, offset) {
+            let delivered = |record| with_open && self.is_delivered(client, record);
+            if let Some(record) = self.first_unsettled(partition, offset, delivered) {
                 let text = format!("commit of {offset} above {}, unsettled", self.name(record));
                 self.fail("G2", text);
             }
         }
     }
 
+    /// Whether `client` was told that a record is delivered in its open transaction.
+    fn is_delivered(&self, client: usize, record: RecordId) -> bool {
+        let this = &self.clients[client];
+        let epoch = this.epochs[self.ledger.fates[record].partition];
+        this.sends.get(&(epoch, record)) == Some(&SendState::Acknowledged)
+    }
+
+    /// G8 and G3: a record becomes visible, once and in order, with a commit that covers it.
+    pub fn check_visible(&mut self, landed: &Landed, offsets: &BTreeMap<usize, Committed>) {
+        let &Landed { client, record, ticket, lane } = landed;
+        self.landed(record, lane.0 == DEAD_LETTERS);
+        let name = self.name(record);
+        let fate = &self.ledger.fates[record];
+        let (partition, offset) = (fate.partition, fate.offset);
+        if self.ledger.unclean[partition] {
+            return;
+        }
+        let covered = offsets.get(&partition).is_some_and(|commit| {
+            commit.offset.is_some_and(|next| offset < next) || commit.ahead.contains(offset)
+        });
+        let again = fate.landed + fate.dead > 1;
+        let waited = fate.waited || self.lane_of(record) != Some(lane);
+        let owner = (client, partition, ticket.epoch);
+        let last = self.visible.entry((owner, lane)).or_insert(-1);
+        let overtaken = !waited && *last > offset;
+        *last = offset.max(*last);
+        if again {
+            self.fail("G8", format!("{name} is visible again"));
+        }
+        if !covered {
+            self.fail("G8", format!("{name} becomes visible without its commit"));
+        }
+        if overtaken {
+            self.fail("G3", format!("{name} becomes visible behind later ones"));
+        }
+    }
+
+    /// G8: a commit covers nothing that is not visible with it or before.
+    pub fn check_passed_over(&mut self, commit: &Committed) {
+        let (partition, offset) = (commit.partition, commit.offset.unwrap());
+        let below = self.first_unsettled(partition, offset, |_| false);
+        let mut records = self.logs[partition].from(0).iter().map(|record| &record.0);
+        let above = records.find(|record| {
+            commit.ahead.contains(record.offset)
+                && !self.ledger.fates[record.id].settled()
+                && !self.may_be_dropped(record.id)
+        });
+        if let Some(record) = below.or(above.map(|record| record.id)) {
+            let text = format!("{} is committed, and not visible", self.name(record));
+            self.fail("G8", text);
+        }
+    }
+
+    /// A transaction was aborted: whose fault the worker was told it is.
+    pub fn note_blame(&mut self, client: usize, sends: &[Send], trouble: Option<Trouble>) {
+        let reason = match trouble {
+            Some(Trouble::UnknownTopic) => RejectReason::UnknownTopic,
+            Some(Trouble::Unauthorized) => RejectReason::Unauthorized,
+            Some(Trouble::TooLarge | Trouble::Transient) | None => return,
+        };
+        let now = self.now;
+        for at in sends {
+            self.clients[client].troubles.entry((at.topic, reason)).or_insert(now);
+        }
+    }
+
+    /// Whether the producer of `client` may have ended it: the coordinator gave its transaction up
+    /// for good reason, or it failed before it began.
+    pub fn may_end(&self, client: usize) -> bool {
+        let slow = [Fault::LateReports, Fault::Freezes, Fault::Blackouts, Fault::Commits];
+        let this = &self.clients[client].transactions;
+        let slow = slow.into_iter().any(|fault| self.scenario.has(fault));
+        this.fenced && slow || this.never_begun
+    }
+
+    /// False for one that was dropped and does not know: it will find out when it commits, and with
+    /// transactions nobody ever sees what it sent.
+    fn would_commit(&self, client: usize) -> bool {
+        !self.scenario.exactly_once || self.group.members.contains(&client)
+    }
+
+    /// Repetitions in this partition are explained. With transactions nothing but lost commits
+    /// explains one.
+    pub fn soil(&mut self, partition: usize) {
+        self.ledger.unclean[partition] |= !self.scenario.exactly_once;
+    }
+
     /// The first record below `offset` that nobody may pass over.
-    fn first_unsettled(&self, partition: usize, offset: i64) -> Option<RecordId> {
+    fn first_unsettled(
+        &self,
+        partition: usize,
+        offset: i64,
+        also: impl Fn(RecordId) -> bool,
+    ) -> Option<RecordId> {
         let records = self.logs[partition].from(0).iter();
         let mut below = records.take_while(|record| record.0.offset < offset);
         let open = |record: &&SimRecord| {
-            !self.ledger.fates[record.0.id].settled() && !self.may_be_dropped(record.0.id)
+            !self.ledger.fates[record.0.id].settled()
+                && !self.may_be_dropped(record.0.id)
+                && !also(record.0.id)
         };
         below.find(open).map(|record| record.0.id)
     }
@@ -429,7 +591,7 @@ impl World {
         let relocating = self.clients[client].relocating;
         for &(partition, start) in starts {
             let again = relocating == Some(partition);
-            if let Some(record) = self.first_unsettled(partition, start) {
+            if let Some(record) = self.first_unsettled(partition, start, |_| false) {
                 let fate = &self.ledger.fates[record];
                 let in_memory = again
                     && self.clients[client].taken[partition].get(&fate.offset) == Some(&record);
@@ -446,6 +608,7 @@ impl World {
             if let Some(id) = repeated.map(|record| record.0.id)
                 && !self.ledger.unclean[partition]
                 && !again
+                && self.would_commit(client)
             {
                 let text = format!("{} will be repeated without cause", self.name(id));
                 self.fail("G2", text);
@@ -496,7 +659,7 @@ impl World {
                 continue;
             }
             if told_lost {
-                self.ledger.unclean[*partition] = true;
+                self.soil(*partition);
                 continue;
             }
             // A stop that began earlier has its own, shorter wait.
@@ -513,7 +676,13 @@ impl World {
         let epoch = this.epochs[partition];
         let under_way = this.taken[partition]
             .values()
-            .find(|record| this.sends.get(&(epoch, **record)) == Some(&SendState::UnderWay))
+            .find(|record| {
+                let state = this.sends.get(&(epoch, **record));
+                let in_transaction = self.scenario.exactly_once
+                    && state == Some(&SendState::Acknowledged)
+                    && !self.ledger.unclean[partition];
+                in_transaction || state == Some(&SendState::UnderWay)
+            })
             .copied();
         if let Some(record) = under_way.filter(|_| !timed_out) {
             let text = format!("{client} gives back while {} is under way", self.name(record));
@@ -543,7 +712,7 @@ impl World {
             self.ledger.fates[record.0.id].arrived() && !ahead.contains(record.0.offset)
         };
         if under_way.is_some() || self.logs[partition].from(committed).iter().any(arrived) {
-            self.ledger.unclean[partition] = true;
+            self.soil(partition);
         }
     }
 

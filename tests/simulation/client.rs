@@ -10,6 +10,7 @@ use crate::fetch::Fetcher;
 use crate::group::{CommitRequest, Rebalance};
 use crate::produce::Producer;
 use crate::record::RecordId;
+use crate::transaction::Transactions;
 
 /// What waits for the worker to read it.
 #[derive(Debug, Clone)]
@@ -79,6 +80,7 @@ pub struct Client {
 
     pub fetchers: Vec<Fetcher>,
     pub producer: Producer,
+    pub transactions: Transactions,
 
     // What the checks know of this process.
     /// Log ends it was told of and when, since the assignment of each partition.
@@ -91,6 +93,8 @@ pub struct Client {
     pub orders: HashMap<OrderKey, Order>,
     /// Refused records behind which others may still be sent that were handed on before.
     pub soft: Vec<(OrderKey, i64)>,
+    /// Destinations that it was ever told are in trouble.
+    pub troubled: BTreeSet<usize>,
     /// When it was first told of each kind of trouble at each destination.
     pub troubles: HashMap<(usize, RejectReason), i64>,
     /// Records taken out of queues and not settled, by partition and offset.
@@ -138,12 +142,14 @@ impl Client {
             commits: VecDeque::new(),
             fetchers,
             producer: Producer::default(),
+            transactions: Transactions::default(),
             known: vec![Vec::new(); partitions],
             seen: HashMap::new(),
             sends: HashMap::new(),
             epochs: vec![0; partitions],
             orders: HashMap::new(),
             soft: Vec::new(),
+            troubled: BTreeSet::new(),
             troubles: HashMap::new(),
             taken: vec![BTreeMap::new(); partitions],
             ahead: vec![Ahead::default(); partitions],

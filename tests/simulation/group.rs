@@ -310,7 +310,7 @@ impl World {
         let this = &self.clients[client];
         if !this.alive || this.frozen_ms == Some(silent_ms) {
             for partition in self.clients[client].owned.clone() {
-                self.ledger.unclean[partition] = true;
+                self.soil(partition);
             }
             self.evict(client);
         }
@@ -324,6 +324,7 @@ impl World {
         let immediate = self.rng.bool();
         let this = &mut self.clients[client];
         this.rebalances.clear();
+        this.generation = 0;
         let partitions: Vec<usize> = this.owned.iter().copied().collect();
         let pending = matches!(this.outstanding.back(), Some(Rebalance::Revoke { lost: true, .. }));
         if partitions.is_empty() || pending {
@@ -413,6 +414,12 @@ impl World {
 
     /// The lookup has the commits; log ends are asked next.
     pub fn look_up_commits(&mut self, client: usize, request: u64, partitions: &[usize]) {
+        if partitions.iter().any(|partition| self.is_unstable(*partition)) {
+            let partitions = partitions.to_vec();
+            let pause = self.rng.i64(20..200);
+            self.after(pause, What::LookUpCommits { client, request, partitions });
+            return;
+        }
         let committed = partitions.iter().map(|slot| self.group.of(*slot)).collect();
         let slow = self.strikes(Fault::Lookups, 30);
         let pause = if slow { self.rng.i64(100..3_000) } else { self.latency() };

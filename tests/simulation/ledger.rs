@@ -35,6 +35,8 @@ pub struct Fate {
     pub dead: u32,
     /// A worker was told that it is refused for good.
     pub refused: bool,
+    /// Its destination refused it, and others may have overtaken it.
+    pub waited: bool,
 }
 
 impl Fate {
@@ -60,6 +62,7 @@ impl Fate {
             landed: 0,
             dead: 0,
             refused: false,
+            waited: false,
         }
     }
 

@@ -188,6 +188,7 @@ impl World {
                 })
                 .chain(self.group.of(partition).offsets())
                 .chain(self.commits_under_way(partition))
+                .chain(self.lookups_under_way(partition))
                 // A lookup may have seen the old log.
                 .chain([start])
                 .max();

@@ -22,6 +22,7 @@ mod produce;
 mod record;
 mod scenario;
 mod simulation;
+mod transaction;
 mod world;
 
 use std::time::Instant;

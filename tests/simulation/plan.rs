@@ -53,7 +53,7 @@ impl World {
             Fault::Losses => {
                 if let Some(client) = victim.filter(|client| self.group.members.contains(client)) {
                     for partition in self.clients[client].owned.clone() {
-                        self.ledger.unclean[partition] = true;
+                        self.soil(partition);
                     }
                     self.evict(client);
                     let pause = self.rng.i64(0..session_ms);
@@ -139,7 +139,7 @@ impl World {
     pub fn session_over(&mut self, client: usize) {
         if self.clients[client].alive && self.now < self.dark_until {
             for partition in self.clients[client].owned.clone() {
-                self.ledger.unclean[partition] = true;
+                self.soil(partition);
             }
             self.evict(client);
             self.notice_loss(client);
@@ -207,6 +207,7 @@ impl World {
             + 4 * scenario.session_ms
             + scenario.grace_ms
             + 10 * scenario.max_backoff_ms
+            + if scenario.exactly_once { 4 * scenario.transaction_ms } else { 0 }
             + 120_000
     }
 

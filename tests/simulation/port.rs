@@ -11,6 +11,7 @@ use crate::fetch::Polled;
 use crate::group::{Committed, Rebalance};
 use crate::record::SimRecord;
 use crate::scenario::Fault;
+use crate::transaction::{Call, GroupOffsets, Stage};
 use crate::world::{Shared, What, World, note};
 
 /// One process's port.
@@ -76,8 +77,28 @@ fn slot(partition: i32) -> usize {
     usize::try_from(partition).unwrap()
 }
 
+fn committed(commit: &Commit) -> Committed {
+    let Commit { partition, offset, ahead, .. } = commit;
+    Committed { partition: slot(*partition), offset: Some(*offset), ahead: ahead.clone() }
+}
+
 fn failed(call: &'static str) -> PortError {
     PortError { call, cause: "simulated".to_owned() }
+}
+
+impl World {
+    /// As `DelayConsumer::group_offsets`: only a member has any.
+    fn group_offsets(
+        &self,
+        client: usize,
+        offsets: Vec<Committed>,
+    ) -> Result<GroupOffsets, PortError> {
+        let generation = self.clients[client].generation;
+        if generation == 0 {
+            return Err(failed("group metadata"));
+        }
+        Ok(GroupOffsets { generation, offsets })
+    }
 }
 
 impl Port for SimPort {
@@ -132,7 +153,13 @@ impl Port for SimPort {
                 Form::DeadLetter { .. } => None,
             },
         };
-        self.call(Ok(()), |world, client| world.send(client, &sending))
+        self.call(Ok(()), |world, client| {
+            if let Some(call) = &world.clients[client].transactions.call {
+                let text = format!("{client} sends during {call:?}");
+                world.fail("contract", text);
+            }
+            world.send(client, &sending)
+        })
     }
 
     /// As `DelayConsumer::park`.
@@ -249,16 +276,15 @@ impl Port for SimPort {
 
     fn commit(&mut self, commits: &[Commit]) -> Result<(), PortError> {
         self.call(Ok(()), |world, client| {
-            let offsets: Vec<Committed> = commits
-                .iter()
-                .map(|commit| Committed {
-                    partition: slot(commit.partition),
-                    offset: Some(commit.offset),
-                    ahead: commit.ahead.clone(),
-                })
-                .collect();
+            let offsets: Vec<Committed> = commits.iter().map(committed).collect();
             note!(world, "{client}: commit {}", Committed::list(&offsets));
-            world.check_commit(client, &offsets);
+            let exactly_once = world.scenario.exactly_once;
+            world.check_commit(client, &offsets, exactly_once);
+            if exactly_once {
+                let offsets = world.group_offsets(client, offsets)?;
+                world.start_call(client, Call::Commit(offsets, Stage::First));
+                return Ok(());
+            }
             if world.strikes(Fault::Commits, 5) {
                 world.clients[client].commit_trouble = true;
                 return Err(failed("commit"));
@@ -268,14 +294,32 @@ impl Port for SimPort {
         })
     }
 
-    fn open(&mut self, _commit: &Commit) -> Result<(), PortError> {
-        let client = self.client;
-        self.world.borrow_mut().fail("contract", format!("{client} opens a transaction"));
-        Ok(())
+    fn open(&mut self, commit: &Commit) -> Result<(), PortError> {
+        self.call(Ok(()), |world, client| {
+            let offsets = vec![committed(commit)];
+            note!(world, "{client}: open with {}", Committed::list(&offsets));
+            world.check_commit(client, &offsets, false);
+            let offsets = world.group_offsets(client, offsets)?;
+            world.start_call(client, Call::Open(offsets));
+            Ok(())
+        })
     }
 
-    fn abort(&mut self, _known_by: Option<&Commit>) {
-        let client = self.client;
-        self.world.borrow_mut().fail("contract", format!("{client} aborts without transactions"));
+    fn abort(&mut self, known_by: Option<&Commit>) {
+        self.call((), |world, client| {
+            let offsets: Vec<Committed> = known_by.into_iter().map(committed).collect();
+            note!(world, "{client}: abort, known by {}", Committed::list(&offsets));
+            world.check_commit(client, &offsets, false);
+            if !world.scenario.exactly_once {
+                world.fail("contract", format!("{client} aborts without transactions"));
+            }
+            let offsets = world.group_offsets(client, offsets);
+            world.clients[client].transactions.is_nobody =
+                offsets.is_err() || world.clients[client].held.is_empty();
+            let known_by = known_by.and_then(|_| offsets.ok());
+            // A failed transaction tells the cause of its failure.
+            let cause = world.clients[client].transactions.error.clone();
+            world.start_call(client, Call::Abort(known_by, cause, Stage::First));
+        });
     }
 }

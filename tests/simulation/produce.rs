@@ -1,8 +1,7 @@
 //! Destinations, and each process's idempotent producer.
 //!
 //! Records for one partition of one destination are sent in batches, one after another, and
-//! reported in order; reports of different partitions overtake each other. Here a transactional
-//! producer will have its place: what a batch appends becomes visible with the transaction's end.
+//! reported in order; reports of different partitions overtake each other.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -58,6 +57,16 @@ struct Sent {
     record: RecordId,
     ticket: Ticket,
     size: usize,
+    sent_ms: i64,
+}
+
+/// A record that a destination holds, in a transaction.
+#[derive(Debug, Clone)]
+pub struct Landed {
+    pub client: usize,
+    pub record: RecordId,
+    pub ticket: Ticket,
+    pub lane: LaneKey,
 }
 
 impl Producer {
@@ -99,6 +108,13 @@ impl World {
         record: RecordId,
         lane: LaneKey,
     ) -> Result<(), SendError> {
+        let transactions = &self.clients[client].transactions;
+        if transactions.fatal {
+            return Err(SendError::Fatal("simulated".to_owned()));
+        }
+        if transactions.has_failed() {
+            return Err(SendError::TransactionFailed);
+        }
         let short = self.has(Fault::FullProducer);
         if short && self.clients[client].producer.len() >= self.scenario.producer_records {
             return Err(SendError::Full);
@@ -112,10 +128,11 @@ impl World {
             return Err(SendError::Refused(Refusal::Trouble(Trouble::UnknownTopic)));
         }
         let size = self.ledger.fates[record].size;
+        let sent_ms = self.now;
         let producer = &mut self.clients[client].producer;
         producer.pending += 1;
         let queue = producer.lanes.entry(lane).or_default();
-        queue.pending.push_back(Sent { record, ticket, size });
+        queue.pending.push_back(Sent { record, ticket, size, sent_ms });
         if !queue.busy {
             queue.busy = true;
             let missing = !self.topics[lane.0].exists;
@@ -130,8 +147,20 @@ impl World {
         if !self.clients[client].alive {
             return;
         }
+        let queue = self.clients[client].producer.lanes.get_mut(&lane).unwrap();
+        if queue.pending.is_empty() {
+            // All of it was purged.
+            queue.busy = false;
+            return;
+        }
         let away_until = self.topics[lane.0].away_until;
-        if away_until > self.now {
+        if self.scenario.exactly_once {
+            if self.waits(client, lane, away_until.max(self.dark_until))
+                || !self.may_produce(client, lane)
+            {
+                return;
+            }
+        } else if away_until > self.now {
             self.at(away_until, What::Batch { client, lane });
             return;
         }
@@ -144,7 +173,14 @@ impl World {
         let batch: Vec<Sent> = queue.pending.drain(..count).collect();
         self.clients[client].producer.pending -= batch.len();
         self.clients[client].producer.reports += batch.len();
-        let result = self.outcome(lane, &batch);
+        let result = if self.scenario.exactly_once
+            && self.topics[lane.0].exists
+            && !self.has_open_transaction(client)
+        {
+            Err(Refusal::Trouble(Trouble::Transient))
+        } else {
+            self.outcome(lane, &batch)
+        };
         note!(
             self,
             "{}/{}: batch of {client} with {:?}: {result:?}",
@@ -153,17 +189,52 @@ impl World {
             batch.iter().map(|sent| self.name(sent.record)).collect::<Vec<_>>(),
         );
         let slow = self.strikes(Fault::LateReports, 15);
-        let longest = self.scenario.session_ms * 2;
+        let longest = if self.scenario.exactly_once {
+            self.scenario.transaction_ms
+        } else {
+            self.scenario.session_ms * 2
+        };
         let pause = if slow { self.rng.i64(100..longest) } else { self.latency() };
-        let queue = self.clients[client].producer.lanes.get_mut(&lane).unwrap();
-        let report_ms = queue.last_report_ms.max(self.now + pause);
-        queue.last_report_ms = report_ms;
-        let more = !queue.pending.is_empty();
-        queue.busy = more;
-        for sent in batch {
-            if result.is_ok() {
-                self.landed(sent.record, lane.0 == DEAD_LETTERS);
+        if result.is_ok() {
+            for sent in &batch {
+                if self.scenario.exactly_once {
+                    let landed = Landed { client, record: sent.record, ticket: sent.ticket, lane };
+                    self.landed_in_transaction(client, landed);
+                } else {
+                    self.landed(sent.record, lane.0 == DEAD_LETTERS);
+                }
             }
+        }
+        self.report(client, lane, batch, &result, pause);
+        let queue = self.clients[client].producer.lanes.get_mut(&lane).unwrap();
+        queue.busy = !queue.pending.is_empty();
+        if queue.busy {
+            let pause = self.latency();
+            self.after(pause, What::Batch { client, lane });
+        }
+        if let (true, Err(refusal)) = (self.scenario.exactly_once, &result) {
+            let trouble = match refusal {
+                Refusal::Trouble(trouble) => *trouble,
+                Refusal::Permanent(_) | Refusal::Undone => Trouble::Transient,
+            };
+            self.fail_transaction(client, "a message was not delivered", Some(trouble));
+        }
+    }
+
+    /// The ends of sends are on their way to the worker.
+    fn report(
+        &mut self,
+        client: usize,
+        lane: LaneKey,
+        batch: Vec<Sent>,
+        result: &Result<(), Refusal>,
+        pause_ms: i64,
+    ) {
+        let now = self.now;
+        let queue = self.clients[client].producer.lanes.get_mut(&lane).unwrap();
+        let report_ms = queue.last_report_ms.max(now + pause_ms);
+        queue.last_report_ms = report_ms;
+        for sent in batch {
             let inbox = Inbox::Delivered {
                 ticket: sent.ticket,
                 record: sent.record,
@@ -172,9 +243,42 @@ impl World {
             };
             self.at(report_ms, What::Deliver { client, inbox });
         }
-        if more {
-            let pause = self.latency();
-            self.after(pause, What::Batch { client, lane });
+    }
+
+    /// What a transactional producer has for `lane` waits for a leader until it is too old.
+    fn waits(&mut self, client: usize, lane: LaneKey, until_ms: i64) -> bool {
+        if until_ms <= self.now {
+            return false;
+        }
+        let longest = self.scenario.transaction_ms * 2 / 3;
+        let queue = self.clients[client].producer.lanes.get_mut(&lane).unwrap();
+        let end_ms = queue.pending[0].sent_ms + longest;
+        if end_ms > self.now {
+            self.at(until_ms.min(end_ms), What::Batch { client, lane });
+            return true;
+        }
+        queue.busy = false;
+        let old = self.take_pending(client, lane);
+        self.report(client, lane, old, &Err(Refusal::Trouble(Trouble::Transient)), 1);
+        self.fail_transaction(client, "message timed out", Some(Trouble::Transient));
+        true
+    }
+
+    fn take_pending(&mut self, client: usize, lane: LaneKey) -> Vec<Sent> {
+        let producer = &mut self.clients[client].producer;
+        let sent: Vec<Sent> = producer.lanes.get_mut(&lane).unwrap().pending.drain(..).collect();
+        producer.pending -= sent.len();
+        producer.reports += sent.len();
+        sent
+    }
+
+    /// What has not been sent is undone.
+    pub fn purge(&mut self, client: usize) {
+        let lanes: Vec<LaneKey> = self.clients[client].producer.lanes.keys().copied().collect();
+        for lane in lanes {
+            let sent = self.take_pending(client, lane);
+            let pause = self.rng.i64(1..5);
+            self.report(client, lane, sent, &Err(Refusal::Undone), pause);
         }
     }
 
@@ -208,7 +312,9 @@ impl World {
         for (key, mut lane) in lanes {
             let count = self.rng.usize(0..=lane.pending.len().min(self.scenario.batch_records));
             let batch: Vec<Sent> = lane.pending.drain(..count).collect();
-            if !batch.is_empty() && self.outcome(key, &batch).is_ok() {
+            // In a transaction nobody would ever see it.
+            let lost = self.scenario.exactly_once || batch.is_empty();
+            if !lost && self.outcome(key, &batch).is_ok() {
                 for sent in batch {
                     self.landed(sent.record, key.0 == DEAD_LETTERS);
                 }

@@ -6,6 +6,10 @@ use fastrand::Rng;
 use kafka_delay::engine::{DestinationPolicy, EngineConfig, LevelTable, RetryPolicy, TopicPattern};
 use kafka_delay::worker::{MissingOffset, WorkerConfig};
 
+/// Decides, with a seed, which guarantee is asked for: a choice of its own, so that the seeds of
+/// one of them are the same runs whatever becomes of the other.
+const GUARANTEES: u64 = 270;
+
 /// The delay topic's name.
 pub const SOURCE: &str = "delay_topic";
 
@@ -92,6 +96,10 @@ pub struct Scenario {
     faults: u32,
     /// No fault that could delay anything: lateness is checked to the millisecond.
     pub calm: bool,
+    /// Sends and commits go in transactions.
+    pub exactly_once: bool,
+    /// How long the coordinator lets a transaction stay open.
+    pub transaction_ms: i64,
     pub delays_ms: Vec<u64>,
     pub partitions: usize,
     /// Machines, each with a wall clock and one process.
@@ -129,6 +137,7 @@ impl Scenario {
     pub fn new(seed: u64) -> Self {
         let mut rng = Rng::with_seed(seed);
         let calm = rng.u32(0..10) == 0;
+        let mut guarantees = Rng::with_seed(seed ^ GUARANTEES);
         let share = rng.u32(1..=6);
         let mut faults = 0;
         for fault in Fault::ALL {
@@ -158,6 +167,8 @@ impl Scenario {
             seed,
             faults,
             calm,
+            exactly_once: guarantees.bool(),
+            transaction_ms: *pick(&mut guarantees, &[4_000, 10_000]),
             delays_ms,
             partitions,
             hosts: rng.usize(1..=4),
@@ -244,7 +255,7 @@ impl Scenario {
                 },
                 max_in_flight_bytes: self.max_bytes,
                 max_in_flight_records: self.max_records,
-                transactional: false,
+                transactional: self.exactly_once,
             },
             partitions: i32::try_from(self.partitions).unwrap(),
             commit_every: Duration::from_millis(self.commit_every_ms),

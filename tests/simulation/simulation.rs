@@ -236,7 +236,9 @@ impl Simulation<'_> {
             Ok(Err(error)) => {
                 note!(world, "{client}: ends: {error}");
                 let expected = match error {
-                    WorkerError::Client(_) => world.scenario.has(Fault::Crashes),
+                    WorkerError::Client(_) => {
+                        world.scenario.has(Fault::Crashes) || world.may_end(client)
+                    }
                     WorkerError::MissingOffset { .. } => {
                         world.scenario.missing_offset == MissingOffset::Fail
                             && (world.scenario.has(Fault::Retention)
@@ -282,6 +284,7 @@ impl Simulation<'_> {
             && this.outstanding.is_empty()
             && this.stopping_ms.is_none()
             && this.producer.len() == 0
+            && this.transactions.call.is_none()
             && engine.in_flight().0 == 0
             && engine.uncommitted().next().is_none()
             && !this.fetchers.iter().any(crate::fetch::Fetcher::is_silent);
@@ -311,7 +314,7 @@ impl Simulation<'_> {
         let had: Vec<usize> = this.owned.union(&this.held).copied().collect();
         let host = this.host;
         for partition in had {
-            world.ledger.unclean[partition] = true;
+            world.soil(partition);
         }
         let session_ms = world.scenario.session_ms;
         let silent_ms = world.now;
@@ -327,6 +330,9 @@ impl Simulation<'_> {
         note!(world, "{client}: has stopped");
         let waited = world.now - world.clients[client].stopping_ms.unwrap_or(world.now);
         let timed_out = waited >= world.scenario.stop_timeout_ms;
+        if !timed_out && world.has_open_transaction(client) {
+            world.fail("G4", format!("{client} stops with its transaction open"));
+        }
         for partition in world.clients[client].held.clone() {
             world.check_handover(client, partition, timed_out);
         }

@@ -1,12 +1,12 @@
 //! Everything outside the worker: brokers, network, clients, time. One queue of events drives it.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
 use fastrand::Rng;
 use kafka_delay::engine::Ticket;
-use kafka_delay::kafka::Event;
+use kafka_delay::kafka::{Event, Located};
 
 use crate::client::{Client, Inbox};
 use crate::fetch::Fetcher;
@@ -16,6 +16,7 @@ use crate::log::Log;
 use crate::produce::{LaneKey, Topic};
 use crate::record::RecordId;
 use crate::scenario::{Fault, Scenario};
+use crate::transaction::Coordinator;
 
 /// What the wall clocks read when a simulation begins.
 pub const START_MS: i64 = 1_800_000_000_000;
@@ -26,7 +27,7 @@ pub type Shared = Rc<RefCell<World>>;
 /// A broken guarantee.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
-    /// `G1` to `G7`, or what else was wrong.
+    /// `G1` to `G8`, or what else was wrong.
     pub guarantee: &'static str,
     pub text: String,
 }
@@ -65,6 +66,19 @@ pub enum What {
     /// The next commit of a member reaches the coordinator.
     Commit {
         client: usize,
+    },
+    /// The next step of the call that ends, or makes known, a transaction.
+    Call {
+        client: usize,
+    },
+    /// The markers of a transaction are written.
+    Markers {
+        host: usize,
+    },
+    /// A transaction is too old.
+    TransactionTimeout {
+        host: usize,
+        number: u64,
     },
     /// A lookup asks for commits, then for log ends.
     LookUpCommits {
@@ -132,11 +146,16 @@ pub struct World {
     pub logs: Vec<Log>,
     pub topics: Vec<Topic>,
     pub group: Group,
+    /// Of each host's transactional id.
+    pub coordinators: Vec<Coordinator>,
     pub clients: Vec<Client>,
     /// How far the wall clock of each host is ahead.
     pub clocks: Vec<Clock>,
     pub set_back: Vec<SetBack>,
     pub ledger: Ledger,
+    /// The highest offset that readers of committed records saw, by process, partition and
+    /// assignment, and by destination.
+    pub visible: HashMap<((usize, usize, u32), LaneKey), i64>,
     /// No broker answers before this moment.
     pub dark_until: i64,
     /// Faults happen only before this.
@@ -187,10 +206,12 @@ impl World {
             logs: vec![Log::default(); partitions],
             topics: Vec::new(),
             group: Group::new(partitions),
+            coordinators: (0..scenario.hosts).map(|_| Coordinator::default()).collect(),
             clients: Vec::new(),
             clocks,
             set_back: Vec::new(),
             ledger: Ledger::new(partitions),
+            visible: HashMap::new(),
             dark_until: 0,
             healed: false,
             violation: None,
@@ -249,6 +270,30 @@ impl World {
         all.flat_map(Committed::offsets).collect()
     }
 
+    /// Commits that lookups under way have seen.
+    pub fn lookups_under_way(&self, partition: usize) -> Vec<i64> {
+        let mut seen = Vec::new();
+        let mut note_inbox = |inbox: &Inbox| {
+            if let Inbox::Other(Event::Located { located, .. }) = inbox {
+                let of = |at: &&Located| usize::try_from(at.partition).unwrap() == partition;
+                seen.extend(located.iter().filter(of).filter_map(|at| at.committed));
+            }
+        };
+        self.clients.iter().flat_map(|client| &client.inbox).for_each(&mut note_inbox);
+        for what in self.events.values() {
+            if let What::Deliver { inbox, .. } = what {
+                note_inbox(inbox);
+            }
+        }
+        for what in self.events.values() {
+            if let What::LookUpRanges { committed, .. } = what {
+                let of = committed.iter().filter(|commit| commit.partition == partition);
+                seen.extend(of.flat_map(Committed::offsets));
+            }
+        }
+        seen
+    }
+
     /// Goes on to the next event.
     pub fn next(&mut self) -> Option<What> {
         let ((time, _), what) = self.events.pop_first()?;
@@ -298,8 +343,8 @@ impl World {
         }
         match &what {
             What::Fetched { .. }
-            | What::Batch { .. }
             | What::Commit { .. }
+            | What::Call { .. }
             | What::LookUpCommits { .. }
             | What::LookUpRanges { .. }
             | What::Ranges { .. }
@@ -309,6 +354,8 @@ impl World {
             {
                 return;
             }
+            // A transactional producer gives records up while it waits.
+            What::Batch { .. } if !self.scenario.exactly_once && self.in_the_dark(&what) => return,
             _ => {}
         }
         match what {
@@ -317,6 +364,9 @@ impl World {
             What::Batch { client, lane } => self.batch(client, lane),
             What::Deliver { client, inbox } => self.deliver(client, inbox),
             What::Commit { client } => self.commit_arrived(client),
+            What::Call { client } => self.call(client),
+            What::Markers { host } => self.markers(host),
+            What::TransactionTimeout { host, number } => self.transaction_timeout(host, number),
             What::LookUpCommits { client, request, partitions } => {
                 self.look_up_commits(client, request, &partitions);
             }
@@ -355,6 +405,7 @@ impl World {
             | What::Notice { client } => *client,
             // On its way already, or still in the process.
             What::Batch { client, .. } if self.rng.bool() => *client,
+            What::Call { client } if !self.clients[*client].transactions.is_on_its_way() => *client,
             _ => return None,
         };
         self.clients[client].frozen_until.filter(|until| *until > self.now)
@@ -392,7 +443,8 @@ impl World {
         let fetchers = vec![Fetcher::default(); partitions];
         self.clients.push(Client::new(host, self.now, fetchers));
         note!(self, "host {host}: process {client} starts");
-        let pause = self.latency();
+        let init = if self.scenario.exactly_once { self.init_transactions(client) } else { 0 };
+        let pause = init + self.latency();
         self.after(pause, What::Join { client });
         self.after(pause + 5, What::Ranges { client });
         self.wake(client, 0);
@@ -424,6 +476,9 @@ impl World {
             Inbox::Other(event) => {
                 if !matches!(event, Event::LogRanges(_)) {
                     note!(self, "{client}: told {event:?}");
+                }
+                if self.scenario.exactly_once {
+                    self.told_end(client, &event);
                 }
                 if let Event::Committed(Err(_)) = &event {
                     self.clients[client].commit_trouble = true;
