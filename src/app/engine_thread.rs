@@ -13,7 +13,7 @@ use crate::config::{Config, Guarantee, OnDeadLetterFailure, OnMissingOffset};
 use crate::engine::{EngineConfig, RetryPolicy};
 use crate::kafka::settings::{self, Clients};
 use crate::kafka::{
-    DelayConsumer, Event, ForwardProducer, ForwardStyle, InitError, KafkaPort, Lookup,
+    DelayConsumer, Event, ForwardProducer, ForwardStyle, InitError, KafkaPort, Lookup, Timeouts,
     Transactions, Waker,
 };
 use crate::worker::{MissingOffset, Reporter, Worker, WorkerConfig};
@@ -42,7 +42,7 @@ struct Parts {
     consumer: DelayConsumer,
     producer: ForwardProducer,
     /// In exactly-once mode: how long the coordinator may take to take the producer on.
-    init_timeout: Option<Duration>,
+    timeouts: Option<Timeouts>,
     lookup: Arc<Lookup>,
     events: Receiver<Event>,
     worker: WorkerConfig,
@@ -66,9 +66,8 @@ impl EngineThread {
             (shared.clock, Arc::clone(&stop), Arc::clone(&waker));
         let body = move || {
             thread_waker.register_current_thread();
-            let Parts { consumer, producer, init_timeout, lookup, events, worker, reporter } =
-                parts;
-            let mut started = begin(&consumer, &producer, init_timeout).map(|transactions| {
+            let Parts { consumer, producer, timeouts, lookup, events, worker, reporter } = parts;
+            let mut started = begin(&consumer, &producer, timeouts).map(|transactions| {
                 let port = KafkaPort::new(&consumer, producer, transactions, lookup, events);
                 Worker::new(worker, port, reporter)
             });
@@ -145,18 +144,21 @@ fn parts(
     );
     let worker = worker_config(config, partitions);
     let exactly_once = config.forward.guarantee == Guarantee::ExactlyOnce;
-    let init_timeout = exactly_once.then_some(config.kafka.connect_timeout);
-    Ok(Parts { consumer, producer, init_timeout, lookup, events, worker, reporter })
+    let timeouts = exactly_once.then_some(Timeouts {
+        init: config.kafka.connect_timeout,
+        request: config.kafka.request_timeout.min(config.forward.transaction_timeout),
+    });
+    Ok(Parts { consumer, producer, timeouts, lookup, events, worker, reporter })
 }
 
 /// Takes the producer on, in exactly-once mode, and joins the group.
 fn begin(
     consumer: &DelayConsumer,
     producer: &ForwardProducer,
-    init_timeout: Option<Duration>,
+    timeouts: Option<Timeouts>,
 ) -> Result<Option<Transactions>, AppError> {
-    let transactions = init_timeout
-        .map(|timeout| Transactions::start(producer, timeout))
+    let transactions = timeouts
+        .map(|timeouts| Transactions::start(producer, timeouts))
         .transpose()
         .map_err(|error| cannot_start(&error))?;
     let refused = |error| AppError::Config(format!("the Kafka client: {error}"));

@@ -35,7 +35,7 @@ pub use port::{
 };
 pub use producer::{ForwardProducer, ForwardStyle};
 pub use record::{HeaderList, KafkaRecord};
-pub use transactions::{InitError, Transactions};
+pub use transactions::{InitError, Timeouts, Transactions};
 pub use waker::Waker;
 
 /// What the librdkafka that is linked in was built with; the error is for people.

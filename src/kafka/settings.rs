@@ -151,8 +151,10 @@ pub fn forwarder(config: &Config) -> ClientConfig {
             // yet given the transaction up.
             .set("delivery.timeout.ms", (timeout_ms / 3).min(MAX_DELIVERY_MS as u128).to_string())
             // The broker makes a transaction wait while it writes the markers of the one before;
-            // with the default it is asked again after 100 ms.
-            .set("retry.backoff.ms", "5")
+            // with the default it is asked again after 100 ms. Not sooner than a topic's metadata
+            // come: a record that is sent again while its topic turns out to be gone is lost track
+            // of by librdkafka.
+            .set("retry.backoff.ms", "20")
             // Offsets for a group whose coordinator has left the cluster wait at the handle of that
             // broker, for ever: librdkafka looks for another one only when some connection of the
             // client opens or closes. With this one does soon.

@@ -23,12 +23,26 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 /// it is called again.
 const ABORT_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// Requests under way end within `socket.timeout.ms`, and the next call takes back what was in
+/// them. What is left after so many calls more, librdkafka has lost track of: a record whose topic
+/// was deleted while it was under way. No end of the transaction comes then.
+const LOST_TRACK_CALLS: u64 = 5;
+
 /// The last delivery reports have been handed out when a commit is asked for; librdkafka counts
 /// them as under way for a moment longer.
 const SETTLE_PAUSE: Duration = Duration::from_micros(50);
 
 /// Pauses of [`SETTLE_PAUSE`] before committing all the same.
 const SETTLE_LIMIT: usize = 1_000;
+
+/// How long things may take.
+#[derive(Debug, Clone, Copy)]
+pub struct Timeouts {
+    /// To take the transactional id over.
+    pub init: Duration,
+    /// One request.
+    pub request: Duration,
+}
 
 /// Why the producer cannot use its transactional id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -67,10 +81,10 @@ impl fmt::Debug for Transactions {
 
 impl Transactions {
     /// Makes the producer the only one of its transactional id: what an earlier one left open is
-    /// aborted first. Blocks, up to `timeout`.
-    pub fn start(producer: &ForwardProducer, timeout: Duration) -> Result<Self, InitError> {
+    /// aborted first. Blocks, up to `timeouts.init`.
+    pub fn start(producer: &ForwardProducer, timeouts: Timeouts) -> Result<Self, InitError> {
         let producer = producer.handle();
-        producer.init_transactions(timeout).map_err(|error| InitError {
+        producer.init_transactions(timeouts.init).map_err(|error| InitError {
             denied: error.rdkafka_error_code().is_some_and(|code| {
                 matches!(
                     code,
@@ -80,7 +94,7 @@ impl Transactions {
             cause: error.to_string(),
         })?;
         let (requests, inbox) = channel();
-        let ender = Ender { producer: producer.clone() };
+        let ender = Ender { producer: producer.clone(), request_timeout: timeouts.request };
         let body = move || ender.run(&inbox);
         std::thread::Builder::new()
             .name("transactions".to_owned())
@@ -129,6 +143,7 @@ impl Transactions {
 
 struct Ender {
     producer: ThreadedProducer<ForwardContext>,
+    request_timeout: Duration,
 }
 
 impl Ender {
@@ -171,7 +186,23 @@ impl Ender {
         {
             tracing::debug!(%error, "the transaction is aborted as it is");
         }
-        again(|| self.producer.abort_transaction(ABORT_TIMEOUT))?;
+        let last_call = self.request_timeout.as_secs() + LOST_TRACK_CALLS;
+        for call in 0.. {
+            match self.producer.abort_transaction(ABORT_TIMEOUT) {
+                Err(KafkaError::Transaction(error)) if error.is_retriable() => {
+                    tracing::debug!(%error, "the transaction's end takes long");
+                    let left = self.producer.in_flight_count();
+                    if call >= last_call && left > 0 {
+                        let text = format!("producer: librdkafka lost track of {left} records");
+                        return Ok(Event::Fatal(text));
+                    }
+                }
+                ended => {
+                    ended?;
+                    break;
+                }
+            }
+        }
         Ok(Event::Aborted(cause.as_ref().and_then(abort_cause)))
     }
 }
