@@ -302,7 +302,8 @@ impl<R: Record> Engine<R> {
             return false;
         }
         // Beyond this a commit could not tell what is settled and what is not.
-        if self.config.transactional && lane.next_to_send() - lane.window.prefix() >= MAX_AHEAD {
+        let ahead = lane.next_to_send() - lane.window.prefix();
+        if self.config.transactional && lane.unsettled_records > 0 && ahead >= MAX_AHEAD {
             return false;
         }
         let free_bytes = self.config.max_in_flight_bytes.saturating_sub(self.unsettled_bytes);

@@ -21,6 +21,7 @@ use crate::clock::Moment;
 
 use super::error::{Stage, classify, code_name, fatal_cause};
 use super::port::{Event, SendError};
+use super::raw;
 use super::waker::Waker;
 use super::{oauth, refusal, settings::Clients};
 use crate::engine::{Refusal, Ticket};
@@ -276,9 +277,17 @@ impl ProducerContext for ForwardContext {
         let stage = Stage::Delivery { partition_named: sent.partition_named };
         let result = match delivery {
             Ok(_) => Ok(()),
-            Err((error, _)) => match error.rdkafka_error_code() {
+            Err((error, message)) => match error.rdkafka_error_code() {
                 Some(code) => match classify(code, stage) {
-                    SendError::Refused(refusal) => Err(refusal),
+                    SendError::Refused(refusal) => {
+                        // Its sequence number is given to another record now, which a broker that
+                        // has this one would take for a copy of it. A new start has a new epoch.
+                        if refusal == Refusal::Undone && raw::may_be_written(message) {
+                            let cause = "a record was taken back that a broker may have written";
+                            self.0.report(Event::Fatal(fatal_cause("producer", cause)));
+                        }
+                        Err(refusal)
+                    }
                     SendError::Fatal(cause) => {
                         self.0.report(Event::Fatal(fatal_cause("producer", &cause)));
                         Err(Refusal::Trouble(crate::engine::Trouble::Transient))

@@ -13,13 +13,20 @@ use std::ptr;
 use rdkafka::TopicPartitionList;
 use rdkafka::bindings as sys;
 use rdkafka::client::OAuthToken;
-use rdkafka::message::{BorrowedHeaders, OwnedHeaders};
+use rdkafka::message::{BorrowedHeaders, BorrowedMessage, OwnedHeaders};
 use rdkafka::types::{RDKafka, RDKafkaErrorCode as Code, RDKafkaRespErr};
 
 use crate::engine::HeaderVisitor;
 
 fn handle(headers: &BorrowedHeaders) -> *mut sys::rd_kafka_headers_t {
     ptr::from_ref(headers).cast_mut().cast()
+}
+
+/// Whether a broker may have written a message that was not delivered.
+pub(super) fn may_be_written(message: &BorrowedMessage<'_>) -> bool {
+    // SAFETY: the message lives as long as the borrow; librdkafka only reads it.
+    let status = unsafe { sys::rd_kafka_message_status(message.ptr()) };
+    status != sys::rd_kafka_msg_status_t::RD_KAFKA_MSG_STATUS_NOT_PERSISTED
 }
 
 /// Calls `visit` with name and value of every header, in order.

@@ -14,6 +14,7 @@ use super::context::ForwardContext;
 use super::error::fatal_cause;
 use super::port::{AbortCause, Event, PortError};
 use super::producer::ForwardProducer;
+use crate::clock::Clock;
 use crate::engine::Trouble;
 
 /// One call; what has not ended by then is called again and goes on where it was.
@@ -24,9 +25,12 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 const ABORT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Requests under way end within `socket.timeout.ms`, and the next call takes back what was in
-/// them. What is left after so many calls more, librdkafka has lost track of: a record whose topic
+/// them. What is left so long after, librdkafka has lost track of: a record whose topic
 /// was deleted while it was under way. No end of the transaction comes then.
-const LOST_TRACK_CALLS: u64 = 5;
+const LOST_TRACK: Duration = Duration::from_secs(5);
+
+/// Between two calls, some of which fail at once.
+const CALL_PAUSE: Duration = Duration::from_millis(5);
 
 /// The last delivery reports have been handed out when a commit is asked for; librdkafka counts
 /// them as under way for a moment longer.
@@ -186,16 +190,18 @@ impl Ender {
         {
             tracing::debug!(%error, "the transaction is aborted as it is");
         }
-        let last_call = self.request_timeout.as_secs() + LOST_TRACK_CALLS;
-        for call in 0.. {
+        let clock = Clock::start();
+        let lost_track_ms = (self.request_timeout + LOST_TRACK).as_millis();
+        loop {
             match self.producer.abort_transaction(ABORT_TIMEOUT) {
                 Err(KafkaError::Transaction(error)) if error.is_retriable() => {
                     tracing::debug!(%error, "the transaction's end takes long");
                     let left = self.producer.in_flight_count();
-                    if call >= last_call && left > 0 {
+                    if left > 0 && clock.now().steady_ms as u128 >= lost_track_ms {
                         let text = format!("producer: librdkafka lost track of {left} records");
                         return Ok(Event::Fatal(text));
                     }
+                    std::thread::sleep(CALL_PAUSE);
                 }
                 ended => {
                     ended?;
@@ -213,6 +219,7 @@ fn again(call: impl Fn() -> KafkaResult<()>) -> KafkaResult<()> {
         match call() {
             Err(KafkaError::Transaction(error)) if error.is_retriable() => {
                 tracing::debug!(%error, "the transaction's end takes long");
+                std::thread::sleep(CALL_PAUSE);
             }
             ended => return ended,
         }

@@ -164,6 +164,8 @@ impl Transactions {
                 self.state = State::Opening;
                 self.known_by = Some(commit.partition);
             }
+            // Tried again: an abort of what the coordinator has not heard of may be fatal.
+            Err(error) if self.sends > 0 => tracing::debug!(%error, "transaction not made known"),
             Err(error) => {
                 tracing::warn!(%error, "transaction not begun");
                 self.abort(port);
@@ -177,7 +179,8 @@ impl Transactions {
             return;
         }
         if taken {
-            self.state = State::Open;
+            // Nothing is added to what nobody has answered for.
+            self.state = if self.sends > 0 { State::Ending } else { State::Open };
         } else {
             self.abort(port);
         }
@@ -359,7 +362,7 @@ impl Transactions {
         });
         engine.transaction_aborted(blame, steady_ms);
         // A destination in trouble has pauses of its own.
-        if !self.alone {
+        if !self.alone || self.sends == 0 {
             let pause_ms = FIRST_PAUSE_MS << self.aborts_in_a_row.min(6);
             if self.aborts_in_a_row > 0 {
                 self.paused_until_ms = steady_ms + pause_ms.min(MAX_PAUSE_MS);

@@ -20,7 +20,7 @@ impl<R: Record> Engine<R> {
 
     /// Whether the record of `ticket` cannot be sent now although it was due when it was handed on:
     /// the clock was set back since, or one of its lane that it must not overtake waits for that.
-    /// What a destination in trouble is tried with has been sent before, and goes on being tried.
+    /// A destination in trouble goes on being tried.
     pub fn must_wait(&self, ticket: Ticket, now_ms: i64) -> bool {
         let first = self.first_postponed(ticket.partition);
         !self.destinations.is_isolated(ticket.destination)
@@ -42,8 +42,10 @@ impl<R: Record> Engine<R> {
         }
     }
 
-    /// Sends what was postponed and is due, in the order of each lane.
+    /// Sends what was postponed and is due, in the order of each lane, and before what is to be
+    /// sent already: some of that is behind it in its lane.
     pub(in crate::engine) fn send_postponed(&mut self, now: Now) {
+        let planned = self.actions.len();
         let partitions: BTreeSet<i32> = self.postponed.keys().map(|(lane, _)| *lane).collect();
         for partition in partitions {
             while let Some((order, ticket)) = self.first_postponed(partition)
@@ -53,6 +55,7 @@ impl<R: Record> Engine<R> {
                 self.submit(ticket, now.steady_ms);
             }
         }
+        self.actions.rotate_left(planned);
     }
 
     /// When the first record that was postponed can be sent.

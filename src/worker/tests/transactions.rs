@@ -90,6 +90,15 @@ fn a_destination_that_never_took_a_record_is_written_to_when_the_coordinator_kno
     assert_eq!(bench.pass(1), ["send 2 to bills"], "it has taken one");
 }
 
+// Transaction markers and aborted records leave gaps in the log, of any size.
+#[test]
+fn a_record_behind_a_long_gap_is_sent() {
+    let mut bench = bench();
+    record_to(&mut bench, 30_000, "orders");
+    pass(&mut bench, 1_000);
+    assert_eq!(bench.port().sent.len(), 1);
+}
+
 #[test]
 fn a_transaction_that_nobody_answers_is_made_known_while_it_can_be() {
     let mut bench = with_sent(&["orders"]);
@@ -100,7 +109,8 @@ fn a_transaction_that_nobody_answers_is_made_known_while_it_can_be() {
     assert_eq!(bench.pass(1), ["send 1 to orders"], "it has taken one");
     assert_eq!(bench.pass(900), Vec::<String>::new());
     assert_eq!(bench.pass(100), ["open"]);
-    assert_eq!(bench.pass(1_000), Vec::<String>::new(), "once");
+    record_to(&mut bench, 2, "orders");
+    assert_eq!(bench.pass(1_000), Vec::<String>::new(), "once, and nothing is added to it");
     bench.answer(1, trouble(Trouble::Transient));
     assert_eq!(bench.pass(1), ["abort"]);
 }
