@@ -117,7 +117,7 @@ test-mutation: ## Whether the simulation finds deliberate faults
 
 .PHONY: test-broker
 test-broker: ## A real Kafka as a local process (Java 17, Maven)
-	$(if $(BROKER),$(CARGO_TEST) $(addprefix --test ,$(BROKER)) -- --test-threads=$(BROKER_TEST_THREADS))
+	$(if $(BROKER),$(CARGO_TEST) $(addprefix --test ,$(BROKER)) -- --test-threads=$(BROKER_TEST_THREADS) --skip chaos::)
 
 .PHONY: test-compat
 test-compat: ## The core scenarios on the oldest Kafka under test

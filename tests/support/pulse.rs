@@ -15,6 +15,9 @@ use super::{Client, watch};
 /// Between two records of a partition.
 const EVERY: Duration = Duration::from_millis(10);
 
+/// Polls without a record after which nothing more is expected, once everything is written.
+const IDLE_POLLS: u32 = 600;
+
 /// For the last acknowledgements, on a cluster that is whole again.
 const FLUSH: Duration = Duration::from_secs(60);
 
@@ -67,13 +70,16 @@ impl Pulse {
             total.set(count).expect("set once");
         };
         let read = move || {
-            let (mut gaps, mut count) = (Gaps::new(partitions), 0_u64);
-            // The end of an outage is seen with the first record after it.
-            while written.get() != Some(&count) {
+            let (mut gaps, mut count, mut idle) = (Gaps::new(partitions), 0_u64, 0);
+            // The end of an outage is seen with the first record after it. A reader whose position
+            // is lost with a leader may see some twice; one that never sees the last ends too.
+            while written.get().is_none_or(|total| count < *total && idle < IDLE_POLLS) {
                 // Errors are of brokers that come and go.
                 if let Some(Ok(message)) = consumer.poll(Duration::from_millis(100)) {
                     gaps.note(message.partition());
-                    count += 1;
+                    (count, idle) = (count + 1, 0);
+                } else {
+                    idle += 1;
                 }
             }
             gaps
