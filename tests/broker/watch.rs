@@ -71,7 +71,7 @@ fn a_consumer_that_reads_nothing_while_others_can_is_stuck_and_ends_the_process(
 fn a_transaction_that_never_ends_is_stuck_and_ends_the_process() {
     let stage = Stage::new(&shared().client(), &[1_000, 2_000]).configure(|config| {
         let config = config.set("health.stuck_after", "3s").set("metrics.lag_interval", "1s");
-        config.set("forward.guarantee", "exactly_once").set("forward.transaction_timeout", "3s")
+        config.set("forward.guarantee", "exactly_once").set("forward.transaction_timeout", "5s")
     });
     let daemon = stage.config.start_ready();
     let (mut ledger, mut reader) = (stage.ledger(), stage.reader());
