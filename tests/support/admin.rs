@@ -41,7 +41,10 @@ pub struct Group {
 
 impl Admin {
     pub(super) fn new(client: &Client) -> Self {
-        let admin = client.config().create().expect("valid settings");
+        let admin: AdminClient<_> = client.config().create().expect("valid settings");
+        // Once librdkafka knows the brokers of the cluster it drops those it began with, and
+        // whatever was asked of them fails.
+        let _ = admin.inner().fetch_metadata(None, TIMEOUT);
         let probe = client.config().create().expect("valid settings");
         let runtime = tokio::runtime::Builder::new_current_thread();
         let runtime = { runtime }.enable_time().build().expect("a runtime");
