@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use kafka_delay::engine::{Refusal, RejectReason, Rejection, Ticket, Trouble};
 use kafka_delay::kafka::SendError;
+use kafka_delay::kafka::settings::MAX_DELIVERY_MS;
 
 use crate::client::Inbox;
 use crate::record::RecordId;
@@ -250,7 +251,7 @@ impl World {
         if until_ms <= self.now {
             return false;
         }
-        let longest = self.scenario.transaction_ms * 2 / 3;
+        let longest = (self.scenario.transaction_ms / 3).min(MAX_DELIVERY_MS);
         let queue = self.clients[client].producer.lanes.get_mut(&lane).unwrap();
         let end_ms = queue.pending[0].sent_ms + longest;
         if end_ms > self.now {

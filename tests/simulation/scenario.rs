@@ -168,7 +168,7 @@ impl Scenario {
             faults,
             calm,
             exactly_once: guarantees.bool(),
-            transaction_ms: *pick(&mut guarantees, &[4_000, 10_000]),
+            transaction_ms: *pick(&mut guarantees, &[5_000, 10_000]),
             delays_ms,
             partitions,
             hosts: rng.usize(1..=4),

@@ -75,11 +75,13 @@ impl Pulse {
             // is lost with a leader may see some twice; one that never sees the last ends too.
             while written.get().is_none_or(|total| count < *total && idle < IDLE_POLLS) {
                 // Errors are of brokers that come and go.
-                if let Some(Ok(message)) = consumer.poll(Duration::from_millis(100)) {
-                    gaps.note(message.partition());
-                    (count, idle) = (count + 1, 0);
-                } else {
-                    idle += 1;
+                match consumer.poll(Duration::from_millis(100)) {
+                    Some(Ok(message)) => {
+                        gaps.note(message.partition());
+                        (count, idle) = (count + 1, 0);
+                    }
+                    Some(Err(_)) => {}
+                    None => idle += 1,
                 }
             }
             gaps
