@@ -1,7 +1,5 @@
 //! The `kafka-delay` program. See `kafka_delay::cli` for its commands.
 
-use std::process::ExitCode;
-
-fn main() -> ExitCode {
+fn main() {
     kafka_delay::cli::run()
 }

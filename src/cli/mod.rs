@@ -18,7 +18,6 @@ mod send;
 mod topics;
 
 use std::io::{self, Write};
-use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
@@ -91,19 +90,18 @@ Examples:
 Exit codes: 0 ok, 1 failed, 2 usage, 69 Kafka unavailable at start-up, 70 internal error,
 77 access denied, 78 configuration not valid";
 
-/// Parses the command line of this process, runs the command and says how the process ends.
-pub fn run() -> ExitCode {
+/// Parses the command line of this process, runs the command and ends the process.
+pub fn run() -> ! {
     let cli = Cli::parse();
     let color = cli.global.color.is_on_for_stderr();
-    match dispatch(&cli, &mut io::stdout().lock()) {
-        Ok(()) => ExitCode::from(exit::OK),
-        Err(failure) => {
-            for line in failure.message.lines() {
-                output::complain(color, output::Severity::Error, line);
-            }
-            ExitCode::from(failure.code)
-        }
+    let done = dispatch(&cli, &mut io::stdout().lock());
+    let failure = done.err().unwrap_or_else(|| Failure::new(exit::OK, ""));
+    for line in failure.message.lines() {
+        output::complain(color, output::Severity::Error, line);
     }
+    // What a command wrote before it failed; nobody is left to tell that this fails too.
+    let _ = io::stdout().flush();
+    kafka::end_process(failure.code)
 }
 
 fn dispatch(cli: &Cli, out: &mut impl Write) -> Result<(), Failure> {

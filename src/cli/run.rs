@@ -116,7 +116,7 @@ fn end_on_panic() {
     std::panic::set_hook(Box::new(move |panic| {
         tracing::error!(%panic, "panic; ending the process");
         before(panic);
-        std::process::exit(i32::from(exit::INTERNAL));
+        kafka::end_process(exit::INTERNAL);
     }));
 }
 

@@ -34,6 +34,7 @@ pub use port::{
     AbortCause, Event, Fetched, KafkaPort, Located, LogRange, Port, PortError, Probe, SendError,
 };
 pub use producer::{ForwardProducer, ForwardStyle};
+pub use raw::end_process;
 pub use record::{HeaderList, KafkaRecord};
 pub use transactions::{InitError, Timeouts, Transactions};
 pub use waker::Waker;

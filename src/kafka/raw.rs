@@ -1,6 +1,7 @@
 //! What rust-rdkafka's safe API cannot do: headers whose names are not UTF-8 (its iterator panics
 //! on them), changing a copied header list in place, commits that report their end, metadata of
-//! commits that others wrote, and who we are in the group.
+//! commits that others wrote, and who we are in the group. And the end of a process that has
+//! threads of librdkafka.
 //!
 //! [`BorrowedHeaders`] is a zero-sized type whose address *is* librdkafka's handle, and
 //! [`OwnedHeaders::as_borrowed`] gives it; both are how rust-rdkafka 0.39 itself passes headers.
@@ -20,6 +21,13 @@ use crate::engine::HeaderVisitor;
 
 fn handle(headers: &BorrowedHeaders) -> *mut sys::rd_kafka_headers_t {
     ptr::from_ref(headers).cast_mut().cast()
+}
+
+/// Ends the process at once, without the exit handlers of C libraries: OpenSSL's would take away
+/// what threads of librdkafka still use, which can outlive every handle (SIGSEGV in a clean stop).
+pub fn end_process(code: u8) -> ! {
+    // SAFETY: no memory is involved.
+    unsafe { libc::_exit(i32::from(code)) }
 }
 
 /// Whether a broker may have written a message that was not delivered.
